@@ -50,8 +50,8 @@ func LocalCluster(t testing.TB) *RedisCluster {
 }
 
 // running returns the nodes that have not been killed.
-func (c *RedisCluster) running() []*local.ClusterNode {
-	return slices.DeleteFunc(c.Nodes(), func(n *local.ClusterNode) bool { return n.Pid() == 0 })
+func (c *RedisCluster) running() []*local.Redis {
+	return slices.DeleteFunc(c.Nodes(), func(n *local.Redis) bool { return n.Pid() == 0 })
 }
 
 // Slot returns the slot of a key.

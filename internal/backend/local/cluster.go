@@ -33,16 +33,9 @@ const (
 // Cluster is a private Redis cluster: three primaries, each with a third of the slots and one
 // replica. No other program on this machine knows its password.
 type Cluster struct {
-	nodes    []*ClusterNode // the primaries, and then their replicas in the same order
+	nodes    []*Redis // the primaries, and then their replicas in the same order
+	buses    []int    // the nodes' ports for messages between them
 	password string
-}
-
-// ClusterNode is one server of a Cluster. It can be killed like any other Server.
-type ClusterNode struct {
-	*Server
-
-	client *redis.Client
-	bus    int // the port for messages between the nodes
 }
 
 // StartCluster runs a private cluster. It returns when all nodes agree on the owners of the slots,
@@ -50,25 +43,21 @@ type ClusterNode struct {
 //
 // The error wraps ErrMissing if redis-server is not installed.
 func StartCluster(ctx context.Context) (*Cluster, error) {
-	path, err := RedisPath()
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, groupLimit)
 	defer cancel()
-	c := &Cluster{password: newSecret()}
-	if err := c.start(ctx, path); err != nil {
+	const nodes = 2 * clusterPrimaries
+	c := &Cluster{nodes: make([]*Redis, nodes), buses: make([]int, nodes), password: newSecret()}
+	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(failed(ctx, "start a local cluster (it needs Redis 7)", err), c.Close())
 	}
 	return c, nil
 }
 
-func (c *Cluster) start(ctx context.Context, path string) error {
-	c.nodes = make([]*ClusterNode, 2*clusterPrimaries)
+func (c *Cluster) start(ctx context.Context) error {
 	var starting errgroup.Group
 	for i := range c.nodes {
 		starting.Go(func() (err error) {
-			c.nodes[i], err = startClusterNode(ctx, path, c.password)
+			c.nodes[i], err = c.startNode(ctx, &c.buses[i])
 			return err
 		})
 	}
@@ -76,19 +65,19 @@ func (c *Cluster) start(ctx context.Context, path string) error {
 		return err
 	}
 	for i, n := range c.nodes {
-		if err := n.prepare(ctx, i); err != nil {
+		if err := prepareNode(ctx, n, i); err != nil {
 			return fmt.Errorf("prepare the node at %s: %w", n.Addr, err)
 		}
 	}
 	for i, n := range c.nodes {
-		for _, other := range c.nodes[:i] {
-			if err := n.meet(ctx, other); err != nil {
+		for j, other := range c.nodes[:i] {
+			if err := meet(ctx, n, other, c.buses[j]); err != nil {
 				return fmt.Errorf("introduce the node at %s to %s: %w", other.Addr, n.Addr, err)
 			}
 		}
 	}
 	for i, n := range c.nodes[clusterPrimaries:] {
-		if err := n.follow(ctx, c.nodes[i]); err != nil {
+		if err := follow(ctx, n, c.nodes[i]); err != nil {
 			return err
 		}
 	}
@@ -96,50 +85,39 @@ func (c *Cluster) start(ctx context.Context, path string) error {
 		return err
 	}
 	for _, n := range c.nodes {
-		ms := strconv.FormatInt(nodeTimeout.Milliseconds(), 10)
-		if err := n.client.ConfigSet(ctx, "cluster-node-timeout", ms).Err(); err != nil {
-			return fmt.Errorf("set how long the node at %s waits for others: %w", n.Addr, err)
-		}
-		if err := n.client.ConfigSet(ctx, "cluster-replica-no-failover", "no").Err(); err != nil {
-			return fmt.Errorf("let the node at %s take over: %w", n.Addr, err)
+		err := n.client.Do(ctx, "CONFIG", "SET", "cluster-node-timeout", nodeTimeout.Milliseconds(),
+			"cluster-replica-no-failover", "no").Err()
+		if err != nil {
+			return fmt.Errorf("set when the node at %s takes over: %w", n.Addr, err)
 		}
 	}
 	return nil
 }
 
-func startClusterNode(ctx context.Context, path, password string) (_ *ClusterNode, err error) {
-	n := &ClusterNode{}
-	n.Server, err = Start(ctx, Command{
-		Name: "redis-server",
-		Path: path,
+// startNode starts a node, and stores its port for messages between the nodes in bus.
+func (c *Cluster) startNode(ctx context.Context, bus *int) (*Redis, error) {
+	return startRedis(ctx, c.password, Command{
 		Prepare: func(_ context.Context, dir string, _ int) (err error) {
-			if n.bus, err = FreePort(); err != nil { // each attempt uses a different port
+			if *bus, err = FreePort(); err != nil { // each attempt uses a different port
 				return err
 			}
-			return writeRedisConf(dir, password)
+			return writeRedisConf(dir, c.password)
 		},
-		Args:    n.args,
-		Ready:   func(c net.Conn) error { return AnswersPing(c, password) },
-		Timeout: 10 * time.Second,
+		Args: func(dir string, port int) []string { return append(redisArgs(dir, port), clusterArgs(*bus)...) },
 		// A node syncs nodes.conf to disk at every change, and does not answer while it does so.
 		InMemory: true,
 	})
-	if err != nil {
-		return nil, err
-	}
-	n.client = redis.NewClient(clientOptions(n.Addr, password))
-	return n, nil
 }
 
-func (n *ClusterNode) args(dir string, port int) []string {
-	return append(redisArgs(dir, port),
+func clusterArgs(bus int) []string {
+	return []string{
 		"--repl-diskless-sync", "yes",
 		"--repl-diskless-sync-delay", "0",
 		// A node announces a replica to clients only after the replica has received something.
 		"--repl-ping-replica-period", "1",
 		"--cluster-enabled", "yes",
 		"--cluster-config-file", "nodes.conf",
-		"--cluster-port", strconv.Itoa(n.bus),
+		"--cluster-port", strconv.Itoa(bus),
 		"--cluster-node-timeout", strconv.FormatInt(hurriedTimeout.Milliseconds(), 10),
 		// A replica always follows the same primary. It takes over even if it has not heard from
 		// its primary for a long time.
@@ -147,12 +125,12 @@ func (n *ClusterNode) args(dir string, port int) []string {
 		"--cluster-replica-validity-factor", "0",
 		// On a busy machine, a primary may seem to have failed before the cluster is ready.
 		"--cluster-replica-no-failover", "yes",
-	)
+	}
 }
 
-// prepare gives node number i an epoch that no other node has. If the node is a primary, prepare
-// also gives it its slots.
-func (n *ClusterNode) prepare(ctx context.Context, i int) error {
+// prepareNode gives node number i an epoch that no other node has. If the node is a primary,
+// prepareNode also gives it its slots.
+func prepareNode(ctx context.Context, n *Redis, i int) error {
 	if err := n.client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
 		return err
 	}
@@ -164,16 +142,16 @@ func (n *ClusterNode) prepare(ctx context.Context, i int) error {
 }
 
 // meet introduces another node to n.
-func (n *ClusterNode) meet(ctx context.Context, other *ClusterNode) error {
+func meet(ctx context.Context, n, other *Redis, otherBus int) error {
 	host, port, err := net.SplitHostPort(other.Addr)
 	if err != nil {
 		return err
 	}
-	return n.client.Do(ctx, "CLUSTER", "MEET", host, port, other.bus).Err()
+	return n.client.Do(ctx, "CLUSTER", "MEET", host, port, otherBus).Err()
 }
 
 // follow makes n the replica of a primary, once n knows the primary.
-func (n *ClusterNode) follow(ctx context.Context, primary *ClusterNode) error {
+func follow(ctx context.Context, n, primary *Redis) error {
 	id, err := primary.client.ClusterMyID(ctx).Result()
 	if err != nil {
 		return fmt.Errorf("ask the node at %s for its id: %w", primary.Addr, err)
@@ -186,7 +164,7 @@ func (n *ClusterNode) follow(ctx context.Context, primary *ClusterNode) error {
 // awaitReady waits until all nodes know the whole cluster, and every replica is ready to take over.
 func (c *Cluster) awaitReady(ctx context.Context) error {
 	for _, n := range c.nodes {
-		err := await(ctx, "the node at "+n.Addr+" knows the cluster", func() error { return n.knowsAll(ctx) })
+		err := await(ctx, "the node at "+n.Addr+" knows the cluster", func() error { return knowsAll(ctx, n) })
 		if err != nil {
 			return err
 		}
@@ -199,9 +177,9 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// knowsAll returns nil if the node reports that the cluster works and knows a primary and a replica
+// knowsAll returns nil if a node reports that the cluster works and knows a primary and a replica
 // for every slot.
-func (n *ClusterNode) knowsAll(ctx context.Context) error {
+func knowsAll(ctx context.Context, n *Redis) error {
 	info, err := n.client.ClusterInfo(ctx).Result()
 	if err != nil {
 		return err
@@ -243,16 +221,7 @@ func (c *Cluster) URL() string {
 
 // Nodes returns the servers: first those that started as primaries, then their replicas, in the
 // same order.
-func (c *Cluster) Nodes() []*ClusterNode { return slices.Clone(c.nodes) }
+func (c *Cluster) Nodes() []*Redis { return slices.Clone(c.nodes) }
 
 // Close stops all servers and removes their folders. Calls after the first do nothing.
-func (c *Cluster) Close() error {
-	var servers []*Server
-	for _, n := range c.nodes {
-		if n != nil { // the node was started
-			_ = n.client.Close() // at the second Close of the cluster, it is already closed
-			servers = append(servers, n.Server)
-		}
-	}
-	return closeAll(servers)
-}
+func (c *Cluster) Close() error { return closeAll(c.nodes...) }

@@ -24,6 +24,8 @@ type Redis struct {
 
 	// URL is a value for backend.DialRedis and -redis. It contains the password, so it must never be logged.
 	URL string
+
+	client *redis.Client // for the groups of servers in this package; it dials when it is first used
 }
 
 // StartRedis runs a private redis-server that keeps nothing on disk and has a random
@@ -32,29 +34,39 @@ type Redis struct {
 //
 // The error wraps ErrMissing if redis-server is not installed.
 func StartRedis(ctx context.Context, args ...string) (*Redis, error) {
-	path, err := RedisPath()
-	if err != nil {
-		return nil, err
-	}
 	password := newSecret()
 	if i := slices.Index(args, "--requirepass"); i >= 0 && i+1 < len(args) {
 		password, args = args[i+1], slices.Delete(slices.Clone(args), i, i+2)
 	}
-	server, err := Start(ctx, Command{
-		Name:    "redis-server",
-		Path:    path,
+	return startRedis(ctx, password, Command{
 		Prepare: func(_ context.Context, dir string, _ int) error { return writeRedisConf(dir, password) },
-		Args: func(dir string, port int) []string {
-			return append(redisArgs(dir, port), args...)
-		},
-		Ready:   func(c net.Conn) error { return AnswersPing(c, password) },
-		Timeout: 10 * time.Second,
+		Args:    func(dir string, port int) []string { return append(redisArgs(dir, port), args...) },
 	})
+}
+
+// startRedis runs the command c, of which only what differs between servers is set, as a redis-server.
+func startRedis(ctx context.Context, password string, c Command) (*Redis, error) {
+	path, err := RedisPath()
+	if err != nil {
+		return nil, err
+	}
+	c.Name, c.Path, c.Timeout = "redis-server", path, 10*time.Second
+	c.Ready = func(conn net.Conn) error { return AnswersPing(conn, password) }
+	server, err := Start(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	at := url.URL{Scheme: "redis", User: url.UserPassword("", password), Host: server.Addr}
-	return &Redis{server, at.String()}, nil
+	return &Redis{server, at.String(), redis.NewClient(clientOptions(server.Addr, password))}, nil
+}
+
+// Close is like Server.Close. It does nothing if r is nil.
+func (r *Redis) Close() error {
+	if r == nil {
+		return nil
+	}
+	_ = r.client.Close() // at the second Close, it is already closed
+	return r.Server.Close()
 }
 
 // redisConf is the file in a server's folder that contains its password.

@@ -37,23 +37,16 @@ const (
 // bystander, prevents its promotion, even if its data is more recent. The methods must not be
 // called concurrently.
 type Sentinels struct {
-	primary, heir, bystander *node // the heir is down between Failover and Heal
+	primary, heir, bystander *Redis // the heir is down between Failover and Heal
 	sentinel                 *Server
 	client                   *redis.SentinelClient // client of the sentinel
 	password                 string                // password of all four servers
 }
 
-// node is one of the three servers with data.
-type node struct {
-	*Redis
-	client   *redis.Client
-	priority int // inherits, or never
-}
-
-// Replica priorities. A sentinel never promotes a replica with priority 0.
+// Replica priorities. A sentinel never promotes a replica with priority 0, as the bystander has.
 const (
-	inherits = 100
-	never    = 0
+	inherits = "100"
+	never    = "0"
 )
 
 // StartSentinels runs a private set of servers. It returns when the replicas are in sync and the
@@ -72,7 +65,7 @@ func StartSentinels(ctx context.Context) (*Sentinels, error) {
 }
 
 func (s *Sentinels) startNodes(ctx context.Context) (err error) {
-	if s.primary, err = startNode(ctx, s.password, inherits); err != nil {
+	if s.primary, err = s.startNode(ctx, inherits); err != nil {
 		return err
 	}
 	host, port, err := net.SplitHostPort(s.primary.Addr)
@@ -80,24 +73,20 @@ func (s *Sentinels) startNodes(ctx context.Context) (err error) {
 		return err
 	}
 	follow := []string{"--replicaof", host + " " + port}
-	if s.heir, err = startNode(ctx, s.password, inherits, follow...); err != nil {
+	if s.heir, err = s.startNode(ctx, inherits, follow...); err != nil {
 		return err
 	}
-	s.bystander, err = startNode(ctx, s.password, never, follow...)
+	s.bystander, err = s.startNode(ctx, never, follow...)
 	return err
 }
 
-func startNode(ctx context.Context, password string, priority int, args ...string) (*node, error) {
-	server, err := StartRedis(ctx, append([]string{
-		"--requirepass", password,
+func (s *Sentinels) startNode(ctx context.Context, priority string, args ...string) (*Redis, error) {
+	return StartRedis(ctx, append([]string{
+		"--requirepass", s.password,
 		"--repl-diskless-sync", "yes",
 		"--repl-diskless-sync-delay", "0",
-		"--replica-priority", strconv.Itoa(priority),
+		"--replica-priority", priority,
 	}, args...)...)
-	if err != nil {
-		return nil, err
-	}
-	return &node{server, redis.NewClient(clientOptions(server.Addr, password)), priority}, nil
 }
 
 func (s *Sentinels) startSentinel(ctx context.Context) (err error) {
@@ -174,7 +163,7 @@ func (s *Sentinels) URL() string {
 // Nodes returns the servers with data: the primary, the replica that the next Failover promotes, and the
 // replica that is never promoted.
 func (s *Sentinels) Nodes() (primary, heir, bystander *Redis) {
-	return s.primary.Redis, s.heir.Redis, s.bystander.Redis
+	return s.primary, s.heir, s.bystander
 }
 
 // change runs the steps of a change to the set of servers. They may take groupLimit in total. Errors begin with
@@ -289,7 +278,7 @@ func (s *Sentinels) restart(ctx context.Context) error {
 // changes, which may take another second.
 func (s *Sentinels) awaitSync(ctx context.Context) error {
 	for range 2 {
-		for _, replica := range []*node{s.heir, s.bystander} {
+		for _, replica := range []*Redis{s.heir, s.bystander} {
 			if err := awaitOffset(ctx, replica.client, s.primary.client); err != nil {
 				return err
 			}
@@ -309,10 +298,15 @@ func awaitOffset(ctx context.Context, replica, primary *redis.Client) error {
 		return fmt.Errorf("ask the primary how far it is: %w", info.Err())
 	}
 	offset := info.Item("Replication", "master_repl_offset")
+	want, err := strconv.ParseInt(offset, 10, 64)
+	if err != nil {
+		return fmt.Errorf("ask the primary how far it is: %w", err)
+	}
 	return await(ctx, "the replica at "+replica.Options().Addr+" is in sync", func() error {
 		info := replica.InfoMap(ctx, "replication")
 		link, at := info.Item("Replication", "master_link_status"), info.Item("Replication", "slave_repl_offset")
-		if info.Err() == nil && (link != "up" || number(at) < number(offset)) {
+		have, _ := strconv.ParseInt(at, 10, 64) // 0 for a replica that does not follow yet
+		if info.Err() == nil && (link != "up" || have < want) {
 			return fmt.Errorf("its link is %s, at %s of %s", link, at, offset)
 		}
 		return info.Err()
@@ -333,10 +327,10 @@ func (s *Sentinels) awaitKnown(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		missing := func(replica *node) bool {
-			return !slices.ContainsFunc(known, func(k map[string]string) bool { return s.usable(k, replica) })
+		missing := func(replica *Redis, priority string) bool {
+			return !slices.ContainsFunc(known, func(k map[string]string) bool { return s.usable(k, replica, priority) })
 		}
-		if missing(s.heir) || missing(s.bystander) {
+		if missing(s.heir, inherits) || missing(s.bystander, never) {
 			return fmt.Errorf("its replicas are %v", known)
 		}
 		return nil
@@ -345,33 +339,27 @@ func (s *Sentinels) awaitKnown(ctx context.Context) error {
 
 // usable reports whether the sentinel knows the replica's priority and knows that the replica follows the
 // primary.
-func (s *Sentinels) usable(known map[string]string, replica *node) bool {
+func (s *Sentinels) usable(known map[string]string, replica *Redis, priority string) bool {
 	return net.JoinHostPort(known["ip"], known["port"]) == replica.Addr &&
 		net.JoinHostPort(known["master-host"], known["master-port"]) == s.primary.Addr &&
 		known["flags"] == "slave" &&
 		known["role-reported"] == "slave" &&
 		known["master-link-status"] == "ok" &&
-		known["slave-priority"] == strconv.Itoa(replica.priority)
+		known["slave-priority"] == priority
 }
 
 // Close stops all servers and removes their folders. It may be called more than once.
 func (s *Sentinels) Close() error {
-	var servers []*Server
+	var err error
 	if s.sentinel != nil {
 		_ = s.client.Close() // after the first Close it is already closed
-		servers = append(servers, s.sentinel)
+		err = s.sentinel.Close()
 	}
-	for _, n := range []*node{s.primary, s.heir, s.bystander} {
-		if n != nil {
-			_ = n.client.Close()
-			servers = append(servers, n.Server)
-		}
-	}
-	return closeAll(servers)
+	return errors.Join(err, closeAll(s.primary, s.heir, s.bystander))
 }
 
-// closeAll closes all servers concurrently.
-func closeAll(servers []*Server) error {
+// closeAll closes all servers that were started, concurrently.
+func closeAll(servers ...*Redis) error {
 	errs := make([]error, len(servers))
 	var stopping sync.WaitGroup
 	for i, server := range servers {
@@ -379,15 +367,6 @@ func closeAll(servers []*Server) error {
 	}
 	stopping.Wait()
 	return errors.Join(errs...)
-}
-
-// number parses an offset. For a missing offset it returns a number that is less than every offset.
-func number(s string) int64 {
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		return -1
-	}
-	return n
 }
 
 // failed wraps err. If ctx has ended, failed also wraps the cause of ctx, because the error of a

@@ -76,7 +76,7 @@ func EmbeddedRedis(ctx context.Context, url string) (_ bool, err error) {
 // RedisName describes the server behind rdb for the first lines of a report, such as "redis 7.0.15
 // at 127.0.0.1:6379", without credentials. url must be the URL with which rdb was dialled.
 func RedisName(ctx context.Context, rdb redis.UniversalClient, url string) (string, error) {
-	target, err := parseRedisURL(url)
+	o, err := parseRedisURL(url)
 	if err != nil {
 		return "", err
 	}
@@ -87,16 +87,16 @@ func RedisName(ctx context.Context, rdb redis.UniversalClient, url string) (stri
 	if version == "" {
 		return strings.TrimSpace("miniredis "+moduleVersion("github.com/alicebob/miniredis/v2")) + " (embedded)", nil
 	}
-	name, addrs := "redis "+version, strings.Join(target.addrs, ",")
+	name, addrs := "redis "+version, strings.Join(o.Addrs, ",")
 	switch {
-	case target.cluster:
+	case o.IsClusterMode:
 		masters, err := countMasters(ctx, rdb)
 		if err != nil {
 			return "", err
 		}
 		return fmt.Sprintf("%s at %s (cluster, %d masters)", name, addrs, masters), nil
-	case target.master != "":
-		return fmt.Sprintf("%s, master %q of the sentinels at %s", name, target.master, addrs), nil
+	case o.MasterName != "":
+		return fmt.Sprintf("%s, master %q of the sentinels at %s", name, o.MasterName, addrs), nil
 	}
 	return name + " at " + addrs, nil
 }

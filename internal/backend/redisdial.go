@@ -34,63 +34,55 @@ func DialRedis(ctx context.Context, url string, poolSize int) (redis.UniversalCl
 
 // dialRedis is like DialRedis, but w, unless it is nil, watches the client.
 func dialRedis(ctx context.Context, url string, poolSize int, w *RedisWatch) (redis.UniversalClient, error) {
-	target, err := parseRedisURL(url)
+	o, err := parseRedisURL(url)
 	if err != nil {
 		return nil, err
 	}
-	rdb := target.client(poolSize, w)
+	rdb := newRedis(o, poolSize, w)
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	if err := rdb.Ping(ctx).Err(); err != nil {
 		_ = rdb.Close()
-		return nil, fmt.Errorf("redis at %s: %w: %w", strings.Join(target.addrs, ","), ErrUnreachable, err)
+		return nil, fmt.Errorf("redis at %s: %w: %w", strings.Join(o.Addrs, ","), ErrUnreachable, err)
 	}
 	return rdb, nil
 }
 
 // NewRedis is like DialRedis, but does not check that the server answers. The error wraps ErrSpec.
 func NewRedis(url string, poolSize int) (redis.UniversalClient, error) {
-	target, err := parseRedisURL(url)
+	o, err := parseRedisURL(url)
 	if err != nil {
 		return nil, err
 	}
-	return target.client(poolSize, nil), nil
+	return newRedis(o, poolSize, nil), nil
 }
 
-// client returns a client for t. It does not dial.
-func (t *redisTarget) client(poolSize int, w *RedisWatch) redis.UniversalClient {
-	o := t.universal()
-	if o.PoolSize == 0 {
-		o.PoolSize = poolSize
-	}
+// newRedis returns a client with the settings that parseRedisURL returned. It does not dial.
+func newRedis(o *redis.UniversalOptions, poolSize int, w *RedisWatch) redis.UniversalClient {
+	o.PoolSize = cmp.Or(o.PoolSize, poolSize)
 	if w != nil {
-		w.watched(o)
+		o.OnConnect = w.at("")
 	}
 	switch {
-	case t.cluster:
+	case o.IsClusterMode:
 		return newCluster(o, w)
-	case t.master != "":
+	case o.MasterName != "":
 		return redis.NewFailoverClient(o.Failover())
 	}
 	return redis.NewClient(o.Simple())
 }
 
-// universal returns the settings of every client. A duration in the URL overrides the default. No
-// other parameter can change the guarantees of a lock.
-func (t *redisTarget) universal() *redis.UniversalOptions {
-	o := t.options
+// settingsOf returns the settings of every client. A duration in the URL's options o overrides the
+// default. No other parameter can change the guarantees of a lock.
+func settingsOf(o *redis.Options) *redis.UniversalOptions {
 	readTimeout := cmp.Or(o.ReadTimeout, 1500*time.Millisecond)
 	return &redis.UniversalOptions{
-		Addrs:            t.addrs,
-		MasterName:       t.master,
-		SentinelUsername: t.sentinelUser,
-		SentinelPassword: t.sentinelPassword,
-		Username:         o.Username,
-		Password:         o.Password,
-		DB:               o.DB,
-		TLSConfig:        o.TLSConfig,
-		Protocol:         o.Protocol,
-		ClientName:       o.ClientName,
+		Username:   o.Username,
+		Password:   o.Password,
+		DB:         o.DB,
+		TLSConfig:  o.TLSConfig,
+		Protocol:   o.Protocol,
+		ClientName: o.ClientName,
 
 		// A command is never sent twice. If the reply to a lock request is lost, a repeated SET NX would find
 		// its own key and report that the lock is held, and a repeated HINCRBY would count twice. The lock

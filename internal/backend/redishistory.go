@@ -16,22 +16,18 @@ import (
 // stays the same, no write has been lost. It is "" for a server that does not report an id, such as
 // miniredis, or that refuses INFO.
 func RedisHistory(rdb redis.UniversalClient) func(ctx context.Context, key string) (string, error) {
-	cluster, ok := rdb.(*redis.ClusterClient)
-	if !ok {
-		return func(ctx context.Context, _ string) (string, error) { return historyOf(ctx, rdb) }
-	}
 	return func(ctx context.Context, key string) (string, error) {
-		master, err := cluster.MasterForKey(ctx, key)
-		if err != nil {
-			return "", fmt.Errorf("find the master of %s: %w", key, err)
+		node := redis.Cmdable(rdb)
+		if cluster, ok := rdb.(*redis.ClusterClient); ok {
+			master, err := cluster.MasterForKey(ctx, key)
+			if err != nil {
+				return "", fmt.Errorf("find the master of %s: %w", key, err)
+			}
+			node = master
 		}
-		return historyOf(ctx, master)
+		id, _, err := replicationOf(ctx, node)
+		return id, err
 	}
-}
-
-func historyOf(ctx context.Context, node redis.Cmdable) (string, error) {
-	id, _, err := replicationOf(ctx, node)
-	return id, err
 }
 
 // replicationOf returns a server's history id, and whether the server is a replica.
@@ -69,9 +65,6 @@ func (w *RedisWatch) Changes() uint64 { return w.changes.Load() }
 func (w *RedisWatch) Dial(ctx context.Context, url string, poolSize int) (redis.UniversalClient, error) {
 	return dialRedis(ctx, url, poolSize, w)
 }
-
-// watched sets an option so that w checks each new connection of the client.
-func (w *RedisWatch) watched(o *redis.UniversalOptions) { o.OnConnect = w.at("") }
 
 // errReplica is the error of a new connection that leads to a replica in a cluster.
 var errReplica = errors.New("the node is a replica")

@@ -20,27 +20,18 @@ const redisSpecs = "want embedded, local, local:cluster, host:port, " +
 
 var errTwoURLs = errors.New("several addresses share one scheme, as in redis://a:7000,b:7001")
 
-// redisTarget is a parsed URL of the user's Redis.
-type redisTarget struct {
-	addrs   []string       // host:port of the server, the cluster's nodes, or the sentinels
-	cluster bool           // addrs are nodes of a cluster
-	master  string         // the sentinels' name for the master; "" without sentinels
-	options *redis.Options // the other settings: credentials, database, TLS, the parameters
-
-	sentinelUser, sentinelPassword string
-}
-
-// parseRedisURL parses the URL of one server, a cluster or a set of sentinels. Errors wrap ErrSpec
-// and do not repeat the part that may contain a password.
-func parseRedisURL(spec string) (*redisTarget, error) {
-	t, err := parseRedis(spec)
+// parseRedisURL parses the URL of one server, a cluster (IsClusterMode) or a set of sentinels
+// (MasterName) into the settings of its client. Errors wrap ErrSpec and do not repeat the part that
+// may contain a password.
+func parseRedisURL(spec string) (*redis.UniversalOptions, error) {
+	o, err := parseRedis(spec)
 	if err != nil {
 		return nil, fmt.Errorf("%w for -redis: %w; %s", ErrSpec, err, redisSpecs)
 	}
-	return t, nil
+	return o, nil
 }
 
-func parseRedis(spec string) (*redisTarget, error) {
+func parseRedis(spec string) (*redis.UniversalOptions, error) {
 	scheme, rest, found := strings.Cut(withScheme(spec), "://")
 	switch {
 	case !found:
@@ -67,20 +58,27 @@ func parseRedis(spec string) (*redisTarget, error) {
 		return nil, errors.New("what follows the ? are not parameters")
 	}
 	scheme, sentinel := strings.CutSuffix(scheme, "+sentinel")
-	t, path := &redisTarget{addrs: addrs, cluster: !sentinel && len(addrs) > 1}, u.Path
+	var master, sentinelUser, sentinelPassword string
+	path := u.Path
 	if sentinel {
-		if t.master, path, err = cutMaster(path); err != nil {
+		if master, path, err = cutMaster(path); err != nil {
 			return nil, err
 		}
-		t.sentinelUser, t.sentinelPassword = query.Get("sentinel_username"), query.Get("sentinel_password")
+		sentinelUser, sentinelPassword = query.Get("sentinel_username"), query.Get("sentinel_password")
 		query.Del("sentinel_username")
 		query.Del("sentinel_password")
 	}
-	t.options, err = redisOptions(url.URL{Scheme: scheme, Host: addrs[0], Path: path, RawQuery: query.Encode()}, user)
-	if err == nil && t.cluster && t.options.DB != 0 {
-		err = errors.New("a cluster has only database 0")
+	given, err := redisOptions(url.URL{Scheme: scheme, Host: addrs[0], Path: path, RawQuery: query.Encode()}, user)
+	if err != nil {
+		return nil, err
 	}
-	return t, err
+	o := settingsOf(given)
+	o.Addrs, o.IsClusterMode = addrs, !sentinel && len(addrs) > 1
+	o.MasterName, o.SentinelUsername, o.SentinelPassword = master, sentinelUser, sentinelPassword
+	if o.IsClusterMode && o.DB != 0 {
+		return nil, errors.New("a cluster has only database 0")
+	}
+	return o, nil
 }
 
 // redisOptions lets go-redis parse a URL. It does not pass the credentials to go-redis, because the
@@ -204,14 +202,14 @@ func SingleAddr(url string) (string, error) {
 	if url == privateCluster { // the cluster has not been started yet
 		return "", ErrNotSingle
 	}
-	target, err := parseRedisURL(url)
+	o, err := parseRedisURL(url)
 	if err != nil {
 		return "", err
 	}
-	if target.cluster || target.master != "" || target.options.TLSConfig != nil {
+	if o.IsClusterMode || o.MasterName != "" || o.TLSConfig != nil {
 		return "", ErrNotSingle
 	}
-	return target.addrs[0], nil
+	return o.Addrs[0], nil
 }
 
 // WithAddr returns the URL of a single Redis with addr in place of its host:port. Its errors are
@@ -231,18 +229,17 @@ func WithAddr(url, addr string) (string, error) {
 
 // WithReadTimeout adds the read timeout to the URL of a Redis, unless the URL already has one, and
 // returns the URL. The error wraps ErrSpec for a wrong URL.
-func WithReadTimeout(url string, d time.Duration) (string, error) {
-	target, err := parseRedisURL(url)
-	if err != nil {
+func WithReadTimeout(redisURL string, d time.Duration) (string, error) {
+	if _, err := parseRedisURL(redisURL); err != nil {
 		return "", err
 	}
-	if target.options.ReadTimeout != 0 {
-		return url, nil
+	redisURL = withScheme(redisURL)
+	address, parameters, found := strings.Cut(redisURL, "?")
+	if !found {
+		return address + "?read_timeout=" + d.String(), nil
 	}
-	url = withScheme(url)
-	separator := "?"
-	if strings.Contains(url, "?") {
-		separator = "&"
+	if query, _ := url.ParseQuery(parameters); query.Get("read_timeout") != "" {
+		return redisURL, nil
 	}
-	return url + separator + "read_timeout=" + d.String(), nil
+	return redisURL + "&read_timeout=" + d.String(), nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 func TestParseRedisURL(t *testing.T) {
@@ -38,14 +40,10 @@ func TestParseRedisURL(t *testing.T) {
 		{spec: "rediss+sentinel://a:1/name", addrs: "a:1", master: "name", tls: true},
 	} {
 		t.Run(tt.spec, func(t *testing.T) {
-			got, err := parseRedisURL(tt.spec)
-			if err != nil {
-				t.Fatal(err)
-			}
-			o := got.options
-			if !slices.Equal(got.addrs, strings.Fields(tt.addrs)) || got.cluster != tt.cluster ||
-				got.master != tt.master {
-				t.Errorf("addrs %q, cluster %t, master %q", got.addrs, got.cluster, got.master)
+			o := mustParse(t, tt.spec)
+			if !slices.Equal(o.Addrs, strings.Fields(tt.addrs)) || o.IsClusterMode != tt.cluster ||
+				o.MasterName != tt.master {
+				t.Errorf("addrs %q, cluster %t, master %q", o.Addrs, o.IsClusterMode, o.MasterName)
 			}
 			if o.Username != tt.user || o.Password != tt.password || o.DB != tt.db || (o.TLSConfig != nil) != tt.tls {
 				t.Errorf("user %q, password %q, db %d, tls %t", o.Username, o.Password, o.DB, o.TLSConfig != nil)
@@ -55,12 +53,9 @@ func TestParseRedisURL(t *testing.T) {
 }
 
 func TestParseRedisURLSentinelPassword(t *testing.T) {
-	got, err := parseRedisURL("redis+sentinel://:data@a:1/name?sentinel_username=s&sentinel_password=w")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.sentinelUser != "s" || got.sentinelPassword != "w" || got.options.Password != "data" {
-		t.Errorf("sentinel %q %q, data %q", got.sentinelUser, got.sentinelPassword, got.options.Password)
+	o := mustParse(t, "redis+sentinel://:data@a:1/name?sentinel_username=s&sentinel_password=w")
+	if o.SentinelUsername != "s" || o.SentinelPassword != "w" || o.Password != "data" {
+		t.Errorf("sentinel %q %q, data %q", o.SentinelUsername, o.SentinelPassword, o.Password)
 	}
 }
 
@@ -122,24 +117,24 @@ func FuzzParseRedisURL(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, spec string) {
-		target, err := parseRedisURL(spec)
+		o, err := parseRedisURL(spec)
 		if err != nil {
 			if !errors.Is(err, ErrSpec) {
 				t.Errorf("error %v is not ErrSpec", err)
 			}
 			return
 		}
-		if len(target.addrs) == 0 || slices.Contains(target.addrs, "") {
-			t.Errorf("addresses %q", target.addrs)
+		if len(o.Addrs) == 0 || slices.Contains(o.Addrs, "") {
+			t.Errorf("addresses %q", o.Addrs)
 		}
-		if target.cluster && target.master != "" {
+		if o.IsClusterMode && o.MasterName != "" {
 			t.Error("both a cluster and a sentinel set")
 		}
 		if _, err := SingleAddr(spec); err == nil {
 			checkLedTo(t, spec, "127.0.0.1:1")
 		}
 		// A client can be created from every URL that is accepted.
-		if err := target.client(1, nil).Close(); err != nil {
+		if err := newRedis(o, 1, nil).Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -207,23 +202,22 @@ func checkLedTo(t *testing.T, url, addr string) {
 func checkMeans(t *testing.T, before, after string) {
 	t.Helper()
 	meaning := func(url string) string {
-		target := mustParse(t, url)
-		o := target.options
+		o := mustParse(t, url)
 		return fmt.Sprintf("user %q, password %q, db %d, pool %d, client %q, protocol %d, master %q of %d addresses",
-			o.Username, o.Password, o.DB, o.PoolSize, o.ClientName, o.Protocol, target.master, len(target.addrs))
+			o.Username, o.Password, o.DB, o.PoolSize, o.ClientName, o.Protocol, o.MasterName, len(o.Addrs))
 	}
 	if was, is := meaning(before), meaning(after); was != is {
 		t.Errorf("%s means %s, and %s meant %s", after, is, before, was)
 	}
 }
 
-func mustParse(t *testing.T, url string) *redisTarget {
+func mustParse(t *testing.T, url string) *redis.UniversalOptions {
 	t.Helper()
-	target, err := parseRedisURL(url)
+	o, err := parseRedisURL(url)
 	if err != nil {
 		t.Fatalf("%s is no URL: %v", url, err)
 	}
-	return target
+	return o
 }
 
 func TestAddrOfWhatIsNoSingleRedis(t *testing.T) {
@@ -263,7 +257,7 @@ func TestWithReadTimeout(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := mustParse(t, with).options.ReadTimeout; got != 3*time.Second {
+			if got := mustParse(t, with).ReadTimeout; got != 3*time.Second {
 				t.Errorf("read timeout of %s is %v, want 3s", with, got)
 			}
 			checkMeans(t, url, with)

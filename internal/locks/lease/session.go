@@ -22,10 +22,9 @@ type Session struct {
 	Place func(key string) Place
 
 	source *Source
-	next   time.Time // when to send the first renewal
 
 	mu      sync.Mutex
-	expires time.Time   // by this machine's clock
+	sent    time.Time   // when the last request with an answer was sent
 	alarm   *time.Timer // declares the session lost
 	failed  error       // the error of the last renewal, or nil
 	users   int         // attempts and holds
@@ -33,52 +32,49 @@ type Session struct {
 }
 
 // NewSession returns a session that the server has granted for the ttl. The ttl counts from the
-// time sent, when the request was sent. A tenth of the ttl is kept as a margin, because it takes
-// time to notify the holder and this machine's clock may be slower than the server's. The cause of
-// a lost session wraps Kind.Lost and the error of the last renewal.
+// time sent, when the request was sent. The cause of a lost session wraps Kind.Lost and the error of
+// the last renewal.
 func (s *Source) NewSession(sent time.Time, ttl time.Duration) *Session {
-	n := &Session{TTL: ttl, source: s, next: sent.Add(ttl / 3), expires: sent.Add(ttl - ttl/10)}
+	n := &Session{TTL: ttl, source: s, sent: sent}
 	n.Ctx, n.End = context.WithCancelCause(s.Ctx)
-	n.alarm = time.AfterFunc(time.Until(n.expires), func() { n.Over() })
+	n.alarm = time.AfterFunc(time.Until(n.expires()), func() { n.Over() })
 	return n
 }
+
+// expires returns when the session ends by this machine's clock. A tenth of the ttl is kept as a
+// margin, because it takes time to notify the holder and this clock may be slower than the server's.
+func (n *Session) expires() time.Time { return n.sent.Add(n.TTL - n.TTL/10) }
 
 // Keep renews the session three times per ttl, until the session ends. If renew returns Kind.Lost,
 // Keep ends the session. Any other error is not yet a loss: there is time left, and the next
 // attempt may succeed.
 func (n *Session) Keep(renew func() error) {
 	defer n.alarm.Stop()
-	for wait := time.Until(n.next); guard.Sleep(n.Ctx, wait) == nil; {
+	for wait := time.Until(n.sent.Add(n.TTL / 3)); guard.Sleep(n.Ctx, wait) == nil; {
 		sent := time.Now()
 		err := renew()
-		switch {
-		case errors.Is(err, n.source.kind.Lost):
+		if errors.Is(err, n.source.kind.Lost) {
 			n.End(err)
-		case err != nil:
-			n.note(err)
+			return
+		}
+		n.renewed(sent, err)
+		wait = time.Until(sent.Add(n.TTL / 3))
+		if err != nil {
 			wait = n.TTL / 10
-		default:
-			n.extend(sent.Add(n.TTL - n.TTL/10))
-			wait = time.Until(sent.Add(n.TTL / 3))
 		}
 	}
 }
 
-func (n *Session) note(err error) {
+// renewed records the outcome of a renewal that was sent at the given time.
+func (n *Session) renewed(sent time.Time, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.failed = err
-}
-
-func (n *Session) extend(expires time.Time) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.failed = nil
-	if n.over() { // the answer came too late, and the holders' contexts are already cancelled
+	if err != nil || n.over() { // if it is over, the answer came too late: the holders' contexts have ended
 		return
 	}
-	n.expires = expires
-	n.alarm.Reset(time.Until(expires))
+	n.sent = sent
+	n.alarm.Reset(time.Until(n.expires()))
 }
 
 // Over reports whether the session has ended, and ends it if its time is over. It reads the
@@ -91,7 +87,7 @@ func (n *Session) Over() bool {
 
 // over is like Over, but the caller must hold mu.
 func (n *Session) over() bool {
-	if !time.Now().Before(n.expires) {
+	if !time.Now().Before(n.expires()) {
 		n.End(errors.Join(n.source.kind.Lost, n.failed))
 	}
 	return n.Ctx.Err() != nil

@@ -54,9 +54,8 @@ type Source struct {
 	end     context.CancelCauseFunc
 	running sync.WaitGroup // requests and renewals
 
-	mu      sync.Mutex
-	closed  bool
-	session *Session // for new holds; nil before the first session
+	mu      sync.Mutex // also orders Go and Close
+	session *Session   // for new holds; nil before the first session
 }
 
 // NewSource returns a source of locks.
@@ -70,7 +69,7 @@ func NewSource(kind Kind) *Source {
 func (s *Source) Go(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.Ctx.Err() != nil {
 		return false
 	}
 	s.running.Go(f)
@@ -81,9 +80,8 @@ func (s *Source) Go(f func()) bool {
 // the server answers. Call it before the client's own Close. It may be called more than once.
 func (s *Source) Close() error {
 	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
 	s.end(fmt.Errorf("%w: %w", s.kind.Lost, ErrClosed))
+	s.mu.Unlock()
 	ended := make(chan struct{})
 	go func() {
 		s.running.Wait()

@@ -71,9 +71,9 @@ func TestWatchNoticesARestart(t *testing.T) {
 // A client follows the sentinels to the new master, and notices the change.
 func TestSentinelFailover(t *testing.T) {
 	set := backendtest.Sentinels(t)
-	rdb, w := watched(t, set.URL)
+	rdb, w := watched(t, set.URL())
 	checkCounts(t, rdb)
-	checkRedisName(t, rdb, set.URL, `master "oversell" of the sentinels`)
+	checkRedisName(t, rdb, set.URL(), `master "oversell" of the sentinels`)
 	first, changes := history(t, rdb, "k"), w.Changes()
 	manyConnections(t, rdb)
 	if n := w.Changes(); n != changes {
@@ -81,8 +81,8 @@ func TestSentinelFailover(t *testing.T) {
 	}
 	backendtest.Must(t, set.Failover(t.Context()))
 	within(t, 20*time.Second, func() error { return rdb.Set(t.Context(), "after", "v", 0).Err() })
-	replica := backendtest.DialRedis(t, set.Replica.URL)
-	if v := replica.Get(t.Context(), "after").Val(); v != "v" {
+	promoted, _, _ := set.Nodes()
+	if v := backendtest.DialRedis(t, promoted.URL).Get(t.Context(), "after").Val(); v != "v" {
 		t.Errorf("the replica has %q, want the write after the failover", v)
 	}
 	if w.Changes() == changes {

@@ -18,7 +18,8 @@ const patience = 200 * time.Millisecond
 func TestAcceptedOnAReplica(t *testing.T) {
 	backendtest.Need(t, "redis-server")
 	set := backendtest.Sentinels(t)
-	s := newSite(t, backendtest.DialRedis(t, set.URL), backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
+	_, replica, _ := set.Nodes()
+	s := newSite(t, backendtest.DialRedis(t, set.URL()), backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
 	service := s.instance(t, withStream(stock.Stream{Replicas: 1, Patience: patience}))
 	const units = 50
 	s.put(t, service, units)
@@ -35,7 +36,7 @@ func TestAcceptedOnAReplica(t *testing.T) {
 		}
 	}
 
-	set.Replica.Kill()
+	replica.Kill()
 	unsure, err := buy("key")
 	if !errors.Is(err, stock.ErrNotDurable) {
 		t.Fatalf("without a replica: %v, want %v", err, stock.ErrNotDurable)

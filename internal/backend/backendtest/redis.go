@@ -84,21 +84,14 @@ func CloseAfter(t testing.TB, s io.Closer) {
 	})
 }
 
-// SentinelSet is a primary, one replica, and a sentinel that promotes the replica in a Failover.
-type SentinelSet struct {
-	*local.Sentinels
-	URL string // for backend.DialRedis and -redis
-
-	Replica *local.Redis
-}
-
-// Sentinels runs a SentinelSet for the duration of the test.
-func Sentinels(t testing.TB) *SentinelSet {
+// Sentinels runs, for the duration of the test, a primary, its only replica (the heir), and a sentinel that
+// promotes the replica in a Failover.
+func Sentinels(t testing.TB) *local.Sentinels {
 	t.Helper()
 	set := Failovers(t)
-	_, replica, other := set.Nodes()
-	other.Kill()
-	return &SentinelSet{set, set.URL(), replica}
+	_, _, bystander := set.Nodes()
+	bystander.Kill()
+	return set
 }
 
 // Failovers runs, for the duration of the test, a set of servers that can fail over repeatedly.

@@ -3,8 +3,6 @@ package backend
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -44,11 +42,7 @@ func (m measuredConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	inner, ok := conn.(contextConn)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("the database driver's %T takes no context", conn), conn.Close())
-	}
-	return &measuredConn{contextConn: inner, connections: m.connections}, nil
+	return &measuredConn{contextConn: conn.(contextConn), connections: m.connections}, nil
 }
 
 // contextConn is the set of interfaces that the connections of both drivers implement.

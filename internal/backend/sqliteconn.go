@@ -39,11 +39,7 @@ func (c *sqliteConnector) Connect(context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	inner, ok := conn.(contextConn)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("the sqlite driver's %T takes no context", conn), conn.Close())
-	}
-	return waitingConn{inner}, nil
+	return waitingConn{conn.(contextConn)}, nil
 }
 
 // sqliteStmt is the set of interfaces that the driver's statements implement.
@@ -74,11 +70,7 @@ func (c waitingConn) PrepareContext(ctx context.Context, query string) (driver.S
 	if err != nil {
 		return nil, err
 	}
-	inner, ok := stmt.(sqliteStmt)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("the sqlite driver's %T takes no context", stmt), stmt.Close())
-	}
-	return waitingStmt{inner}, nil
+	return waitingStmt{stmt.(sqliteStmt)}, nil
 }
 
 // waitingStmt is like waitingConn, but for a prepared statement.

@@ -80,8 +80,8 @@ type Hook func(ctx context.Context, s Statement, send func() (Reply, error)) err
 var ErrBroken = errors.New("the connection to the database broke")
 
 // An Injector puts a hook into the connections to a database. Each statement passes the hook,
-// including the begin and the end of a transaction. It works with every database/sql driver whose
-// connections and statements accept contexts.
+// including the begin and the end of a transaction. It works with the database/sql drivers of this
+// project, whose connections and statements accept contexts, and panics with any other.
 type Injector struct {
 	Hook Hook
 
@@ -103,11 +103,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	full, ok := inner.(fullConn)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("the driver's %T takes no context", inner), inner.Close())
-	}
-	return &conn{Injector: c.injector, fullConn: full}, nil
+	return &conn{Injector: c.injector, fullConn: inner.(fullConn)}, nil
 }
 
 // fullConn combines the interfaces that the drivers of this project implement. Statements are
@@ -200,11 +196,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	if err != nil {
 		return nil, err
 	}
-	inner, ok := stmt.(fullStmt)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("the driver's %T takes no context", stmt), stmt.Close())
-	}
-	return statement{inner, c, query}, nil
+	return statement{stmt.(fullStmt), c, query}, nil
 }
 
 type fullStmt interface {

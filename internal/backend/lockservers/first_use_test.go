@@ -3,7 +3,6 @@ package lockservers
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 	"time"
 
@@ -13,19 +12,6 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/locks/redlock"
 )
-
-// lazily returns servers that start on first use and are closed at the end of the test. It also returns
-// the folder in which an etcd would keep its files.
-func lazily(t *testing.T, specs Specs, needs ...catalog.Need) (l *Servers, dir string) {
-	t.Helper()
-	dir = backendtest.EmptyTempDir(t)
-	l, err := New(t.Context(), specs, needs...)
-	if err != nil { // not skipped: the go command builds etcd
-		t.Fatal(err)
-	}
-	backendtest.CloseAfter(t, l)
-	return l, dir
-}
 
 // clients returns the connections of a new process, which are closed at the end of the test.
 func clients(t *testing.T, l *Servers) *Clients {
@@ -52,33 +38,6 @@ func sells(t *testing.T, c *Clients, name string) error {
 		if !errors.Is(err, redlock.ErrNoQuorum) {
 			return err
 		}
-	}
-}
-
-// A server does not start before its first use.
-func TestServersStartWhenTheyAreFirstUsed(t *testing.T) {
-	backendtest.System(t)
-	l, dir := lazily(t, Specs{Redlock: "embedded", Etcd: "local"}, catalog.NeedsNodes, catalog.NeedsEtcd)
-	if !l.Has(catalog.NeedsNodes) || !l.Has(catalog.NeedsEtcd) || l.Has(catalog.NeedsZooKeeper) {
-		t.Error("not the servers that were asked for")
-	}
-	c := clients(t, l)
-	if err := sells(t, c, "redlock"); err != nil {
-		t.Error(err)
-	}
-	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
-		t.Errorf("etcd has files before it is used: %v, %v", files, err)
-	}
-	if err := sells(t, c, "etcd"); err != nil {
-		t.Error(err)
-	}
-	a, names, err := l.Open(t.Context(), catalog.NeedsEtcd, catalog.NeedsRueidis)
-	if err != nil || len(a[catalog.NeedsEtcd]) != 1 || len(a[catalog.NeedsNodes]) != 0 || len(names) != 1 {
-		t.Errorf("for etcd alone: %v, %v, %v", a, names, err)
-	}
-	a, names, err = l.Open(t.Context(), catalog.NeedsNodes, catalog.NeedsEtcd)
-	if err != nil || len(a[catalog.NeedsNodes]) != DefaultNodes || len(names) != 2 {
-		t.Errorf("for both: %v, %v, %v", a, names, err)
 	}
 }
 

@@ -46,10 +46,15 @@ func TestWrongSpecs(t *testing.T) {
 
 // A process can start and sell while a minority of nodes is down.
 func TestNodesMayBeAway(t *testing.T) {
-	l, _ := lazily(t, Specs{Redlock: "embedded"}, catalog.NeedsNodes)
-	all, _, err := l.Open(t.Context(), catalog.NeedsNodes)
+	l, err := New(t.Context(), Specs{Redlock: "embedded"}, catalog.NeedsNodes)
+	backendtest.Must(t, err)
+	backendtest.CloseAfter(t, l)
+	all, names, err := l.Open(t.Context(), catalog.NeedsNodes, catalog.NeedsRueidis)
 	backendtest.Must(t, err)
 	nodes := slices.Clone(all[catalog.NeedsNodes])
+	if len(all) != 1 || len(nodes) != DefaultNodes || len(names) != 1 || l.Has(catalog.NeedsEtcd) {
+		t.Fatalf("for redlock: %v, %v", all, names)
+	}
 	nodes[0], nodes[4] = "redis://127.0.0.1:1", "redis://127.0.0.1:2"
 	if err := sells(t, clients(t, Running(Addresses{catalog.NeedsNodes: nodes})), "redlock"); err != nil {
 		t.Errorf("with 3 of 5 nodes: %v", err)

@@ -27,8 +27,7 @@ func enter(t *testing.T, a, b *Mutex, ctx context.Context) {
 // A flaw: if the clocks of three of five nodes jump ahead by the ttl, a second holder gets the lock.
 func TestClockJumpLetsSecondIn(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
-		key := locktest.Key(t)
-		a, b := ns.mutex(key), ns.mutex(key)
+		a, b := ns.mutex(), ns.mutex()
 		locktest.MustTryLock(t, a)
 		synctest.Wait()
 		ctx := a.Context(t.Context())
@@ -64,8 +63,7 @@ func heldByThree(t *testing.T, ns nodes, a *Mutex) context.Context {
 // nodes that never saw a's lock, and a second holder gets the lock.
 func TestEmptyRestartLetsSecondIn(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
-		key := locktest.Key(t)
-		a, b := ns.mutex(key), ns.mutex(key)
+		a, b := ns.mutex(), ns.mutex()
 		ctx := heldByThree(t, ns, a)
 		enter(t, a, b, ctx)
 		locktest.Unlock(t, b)
@@ -77,11 +75,10 @@ func TestEmptyRestartLetsSecondIn(t *testing.T) {
 // lock before anybody else can get it.
 func TestDelayedRestart(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
-		key := locktest.Key(t)
-		a, b := ns.mutex(key), ns.mutex(key)
+		a, b := ns.mutex(), ns.mutex()
 		ctx := heldByThree(t, ns, a)
 		off := ns.hooks()[2:3].on(locktest.Any, locktest.Fail(locktest.ErrCut))
-		time.AfterFunc(ttl+tick, off)
+		time.AfterFunc(ttl+locktest.Tick, off)
 
 		start := time.Now()
 		for ok := false; !ok && time.Since(start) < 2*ttl; {
@@ -94,7 +91,7 @@ func TestDelayedRestart(t *testing.T) {
 		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
 			t.Errorf("the context's cause is %v; want %v", err, ErrLost)
 		}
-		locktest.MustNotLock(t, ns.mutex(key)) // b has it
+		locktest.MustNotLock(t, ns.mutex()) // b has it
 		locktest.Unlock(t, b)
 	})
 }

@@ -48,53 +48,43 @@ func giveBack(t *testing.T, m *Mutex) {
 }
 
 func TestMinorityFails(t *testing.T) {
-	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, ns nodes) {
-				key := locktest.Key(t)
-				a, b := ns.mutex(key), ns.mutex(key)
-				off := ns.hooks()[1:3].on(locktest.Any, fault.action)
+	eachFault(t, func(t *testing.T, ns nodes, fault locktest.Action, _ error) {
+		a, b := ns.mutex(), ns.mutex()
+		off := ns.hooks()[1:3].on(locktest.Any, fault)
 
-				// The three healthy nodes answer at once. They decide the result, so no
-				// caller waits for the other nodes.
-				locktest.InTime(t, 0, func() {
-					locktest.MustTryLock(t, a)
-					locktest.MustNotLock(t, b)
-					locktest.Unlock(t, a)
-					locktest.MustTryLock(t, b)
-					locktest.Unlock(t, b)
-				})
-				off()
-				ns.mustBeFree(t, key)
-			})
+		// The three healthy nodes answer at once. They decide the result, so no
+		// caller waits for the other nodes.
+		locktest.InTime(t, 0, func() {
+			locktest.MustTryLock(t, a)
+			locktest.MustNotLock(t, b)
+			locktest.Unlock(t, a)
+			locktest.MustTryLock(t, b)
+			locktest.Unlock(t, b)
 		})
-	}
+		off()
+		ns.mustBeFree(t)
+	})
 }
 
 func TestNoQuorum(t *testing.T) {
-	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, ns nodes) {
-				key := locktest.Key(t)
-				a, b := ns.mutex(key), ns.mutex(key)
-				off := ns.hooks()[:3].on(locktest.Any, fault.action)
+	eachFault(t, func(t *testing.T, ns nodes, fault locktest.Action, unanswered error) {
+		a, b := ns.mutex(), ns.mutex()
+		off := ns.hooks()[:3].on(locktest.Any, fault)
 
-				locktest.InTime(t, limit, func() {
-					ok, err := a.TryLock(t.Context())
-					if ok || !errors.Is(err, ErrNoQuorum) || !errors.Is(err, fault.err) {
-						t.Errorf("TryLock = %v, %v; want false, %v, %v", ok, err, ErrNoQuorum, fault.err)
-					}
-				})
-				if d := a.Validity(); d != 0 {
-					t.Errorf("valid for %v", d)
-				}
-				off()
-				ns.mustBeFree(t, key)
-				locktest.MustTryLock(t, b)
-				locktest.Unlock(t, b)
-			})
+		locktest.InTime(t, limit, func() {
+			ok, err := a.TryLock(t.Context())
+			if ok || !errors.Is(err, ErrNoQuorum) || !errors.Is(err, unanswered) {
+				t.Errorf("TryLock = %v, %v; want false, %v, %v", ok, err, ErrNoQuorum, unanswered)
+			}
 		})
-	}
+		if d := a.Validity(); d != 0 {
+			t.Errorf("valid for %v", d)
+		}
+		off()
+		ns.mustBeFree(t)
+		locktest.MustTryLock(t, b)
+		locktest.Unlock(t, b)
+	})
 }
 
 // With an even number of nodes, a majority is more than half: three of four, or both of two.
@@ -102,14 +92,12 @@ func TestEvenNumber(t *testing.T) {
 	for n, may := range map[int]int{1: 0, 2: 0, 3: 1, 4: 1, 5: 2} {
 		inBubble(t, func(t *testing.T, ns nodes) {
 			ns = ns[:n]
-			m := ns.mutex(locktest.Key(t))
+			m := ns.mutex()
 			defer ns.hooks()[:may].on(locktest.Any, locktest.Fail(locktest.ErrCut))()
 			locktest.MustTryLock(t, m)
 			locktest.Unlock(t, m)
 			defer ns.hooks()[may:may+1].on(locktest.Any, locktest.Fail(locktest.ErrCut))()
-			if ok, err := m.TryLock(t.Context()); ok || !errors.Is(err, ErrNoQuorum) {
-				t.Errorf("%d of %d down: TryLock = %v, %v; want false, %v", may+1, n, ok, err, ErrNoQuorum)
-			}
+			mustFindNoQuorum(t, m) // may+1 of n are down
 		})
 	}
 }
@@ -118,8 +106,7 @@ func TestEvenNumber(t *testing.T) {
 // nothing behind and does not affect the holder.
 func TestRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
-		key := locktest.Key(t)
-		a, b := ns.mutex(key), ns.mutex(key)
+		a, b := ns.mutex(), ns.mutex()
 		off := ns.hooks()[3:].on(locktest.Any, locktest.Fail(locktest.ErrCut))
 		locktest.MustTryLock(t, a) // on three nodes
 		synctest.Wait()            // the other two nodes have refused a, too
@@ -128,7 +115,7 @@ func TestRefused(t *testing.T) {
 		locktest.MustNotLock(t, b) // b had two nodes for a moment
 		time.Sleep(limit)
 		held := a.claim.token
-		if got, want := fmt.Sprint(ns.tokens(key)), fmt.Sprint([]string{held, held, held, "", ""}); got != want {
+		if got, want := fmt.Sprint(ns.tokens()), fmt.Sprint([]string{held, held, held, "", ""}); got != want {
 			t.Errorf("the nodes have %s; want %s", got, want)
 		}
 		locktest.Unlock(t, a)
@@ -138,8 +125,7 @@ func TestRefused(t *testing.T) {
 func TestLostReplyIsUndone(t *testing.T) {
 	for n := 1; n <= 5; n++ {
 		inBubble(t, func(t *testing.T, ns nodes) {
-			key := locktest.Key(t)
-			a := ns.mutex(key)
+			a := ns.mutex()
 			off := ns.hooks()[:n].on(locktest.Command("set"), locktest.LoseReply(locktest.ErrCut))
 			ok, err := a.TryLock(t.Context())
 			off()
@@ -149,7 +135,7 @@ func TestLostReplyIsUndone(t *testing.T) {
 			if ok {
 				locktest.Unlock(t, a)
 			}
-			ns.mustBeFree(t, key)
+			ns.mustBeFree(t)
 			locktest.MustNotHold(t, a, ErrNotHeld)
 		})
 	}
@@ -158,8 +144,7 @@ func TestLostReplyIsUndone(t *testing.T) {
 // A release reaches a node only after the SET that it undoes.
 func TestReleaseAwaitsSet(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
-		key := locktest.Key(t)
-		a := ns.mutex(key)
+		a := ns.mutex()
 		pause := locktest.NewPause()
 		ns[4].Hook.On(locktest.Command("set"), 1, pause.Before)
 
@@ -167,28 +152,25 @@ func TestReleaseAwaitsSet(t *testing.T) {
 		locktest.Unlock(t, a)
 		synctest.Wait()
 		pause.Release()
-		ns.mustBeFree(t, key)
+		ns.mustBeFree(t)
 	})
 }
 
 // A release that arrives late does not affect the same handle's next attempt.
 func TestLateReleaseSparesNextAttempt(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
-		key := locktest.Key(t)
-		a := ns.mutex(key)
+		a := ns.mutex()
 		off := ns.hooks()[:3].on(locktest.Command("set"), locktest.Drop)
 		late := ns.hooks()[:3].on(locktest.Script(unlockSource), func(_ context.Context, send func() error) error {
-			time.Sleep(limit - tick)
+			time.Sleep(limit - locktest.Tick)
 			return send()
 		})
-		if ok, err := a.TryLock(t.Context()); ok || !errors.Is(err, ErrNoQuorum) {
-			t.Errorf("TryLock = %v, %v; want false, %v", ok, err, ErrNoQuorum)
-		}
+		mustFindNoQuorum(t, a)
 		off()
 		locktest.MustTryLock(t, a)
 		time.Sleep(2 * limit)
 		late()
-		for i, token := range ns.tokens(key) {
+		for i, token := range ns.tokens() {
 			if token != a.claim.token {
 				t.Errorf("node %d has %q; want %q", i, token, a.claim.token)
 			}
@@ -201,17 +183,14 @@ func TestLateReleaseSparesNextAttempt(t *testing.T) {
 // ttl has passed.
 func TestLateSetStaysUntilTTL(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
-		key := locktest.Key(t)
-		a, hs := ns.own(t, key)
-		b := ns.mutex(key)
+		a, hs := ns.own(t)
+		b := ns.mutex()
 		const late = time.Second
 		off := hs[:3].on(locktest.Any, func(ctx context.Context, _ func() error) error {
 			<-ctx.Done() // the command is delayed, and is sent later
 			return ctx.Err()
 		})
-		if ok, err := a.TryLock(t.Context()); ok || !errors.Is(err, ErrNoQuorum) {
-			t.Errorf("TryLock = %v, %v; want false, %v", ok, err, ErrNoQuorum)
-		}
+		mustFindNoQuorum(t, a)
 		off()
 		time.Sleep(late)
 		for _, n := range ns[:3] {
@@ -220,9 +199,9 @@ func TestLateSetStaysUntilTTL(t *testing.T) {
 			}
 		}
 		locktest.MustNotLock(t, b)
-		time.Sleep(ttl - tick)
+		time.Sleep(ttl - locktest.Tick)
 		locktest.MustNotLock(t, b)
-		time.Sleep(tick)
+		time.Sleep(locktest.Tick)
 		locktest.MustTryLock(t, b)
 		locktest.Unlock(t, b)
 	})
@@ -231,15 +210,12 @@ func TestLateSetStaysUntilTTL(t *testing.T) {
 // If a majority answers only after the validity has passed, TryLock does not get the lock.
 func TestTooLateIsNotHeld(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
-		key := locktest.Key(t)
-		a := ns.mutex(key)
+		a := ns.mutex()
 		a.ttl = 6 * time.Millisecond
 		defer ns.hooks().on(locktest.Command("set"), slow(4500*time.Microsecond))()
-		if ok, err := a.TryLock(t.Context()); ok || !errors.Is(err, ErrNoQuorum) {
-			t.Errorf("TryLock = %v, %v; want false, %v", ok, err, ErrNoQuorum)
-		}
+		mustFindNoQuorum(t, a)
 		synctest.Wait() // no time passes, so the keys do not expire
-		for i, token := range ns.tokens(key) {
+		for i, token := range ns.tokens() {
 			if token != "" {
 				t.Errorf("node %d has the key still", i)
 			}
@@ -251,13 +227,12 @@ func TestTooLateIsNotHeld(t *testing.T) {
 // gets the lock. No key is left behind. This is why attempts are repeated after random delays.
 func TestSplitVote(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
-		key := locktest.Key(t)
 		near := [][]int{{0, 1}, {2, 3}, {4}} // the nodes that each caller reaches first
 		var wg sync.WaitGroup
 		for _, own := range near {
-			m, hs := ns.own(t, key)
+			m, hs := ns.own(t)
 			hs.on(locktest.Script(unlockSource), func(_ context.Context, send func() error) error {
-				time.Sleep(tick) // after the SETs of all callers
+				time.Sleep(locktest.Tick) // after the SETs of all callers
 				return send()
 			})
 			for i, h := range hs {
@@ -273,8 +248,8 @@ func TestSplitVote(t *testing.T) {
 			wg.Go(func() { locktest.MustNotLock(t, m) })
 		}
 		wg.Wait()
-		ns.mustBeFree(t, key)
-		m := ns.mutex(key)
+		ns.mustBeFree(t)
+		m := ns.mutex()
 		locktest.MustTryLock(t, m)
 		locktest.Unlock(t, m)
 	})
@@ -282,8 +257,7 @@ func TestSplitVote(t *testing.T) {
 
 func TestCancelledTryLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
-		key := locktest.Key(t)
-		a := ns.mutex(key)
+		a := ns.mutex()
 		why := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer ns.hooks()[2:].on(locktest.Command("set"), slow(limit/2))()
@@ -294,7 +268,7 @@ func TestCancelledTryLock(t *testing.T) {
 				t.Errorf("TryLock = %v, %v; want false, %v", ok, err, why)
 			}
 		})
-		ns.mustBeFree(t, key)
+		ns.mustBeFree(t)
 
 		sent := ns[0].Hook.Count(locktest.Any)
 		if ok, err := a.TryLock(ctx); ok || err != why {
@@ -308,31 +282,26 @@ func TestCancelledTryLock(t *testing.T) {
 
 // An Unlock that does not reach a quorum returns soon, and the lock expires after the ttl.
 func TestUnlockWithoutQuorum(t *testing.T) {
-	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, ns nodes) {
-				key := locktest.Key(t)
-				a, b := ns.mutex(key), ns.mutex(key)
-				locktest.MustTryLock(t, a)
-				ctx := a.Context(t.Context())
-				off := ns.hooks()[:3].on(locktest.Any, fault.action)
-				locktest.InTime(t, 2*limit, func() {
-					if err := a.Unlock(t.Context()); !errors.Is(err, ErrNoQuorum) || errors.Is(err, ErrNotHeld) {
-						t.Errorf("Unlock = %v; want %v", err, ErrNoQuorum)
-					}
-				})
-				if err := context.Cause(ctx); err != context.Canceled {
-					t.Errorf("the context's cause is %v; want %v", err, context.Canceled)
-				}
-				off()
-				sent := ns[0].Hook.Count(locktest.Script(renewSource))
-				time.Sleep(ttl)
-				locktest.MustTryLock(t, b)
-				if n := sent.Hits(); n != 0 {
-					t.Errorf("%d renewals after Unlock; want none", n)
-				}
-				locktest.Unlock(t, b)
-			})
+	eachFault(t, func(t *testing.T, ns nodes, fault locktest.Action, _ error) {
+		a, b := ns.mutex(), ns.mutex()
+		locktest.MustTryLock(t, a)
+		ctx := a.Context(t.Context())
+		off := ns.hooks()[:3].on(locktest.Any, fault)
+		locktest.InTime(t, 2*limit, func() {
+			if err := a.Unlock(t.Context()); !errors.Is(err, ErrNoQuorum) || errors.Is(err, ErrNotHeld) {
+				t.Errorf("Unlock = %v; want %v", err, ErrNoQuorum)
+			}
 		})
-	}
+		if err := context.Cause(ctx); err != context.Canceled {
+			t.Errorf("the context's cause is %v; want %v", err, context.Canceled)
+		}
+		off()
+		sent := ns[0].Hook.Count(locktest.Script(renewSource))
+		time.Sleep(ttl)
+		locktest.MustTryLock(t, b)
+		if n := sent.Hits(); n != 0 {
+			t.Errorf("%d renewals after Unlock; want none", n)
+		}
+		locktest.Unlock(t, b)
+	})
 }

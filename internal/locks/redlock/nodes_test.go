@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -16,10 +17,7 @@ import (
 const (
 	ttl   = 30 * time.Second
 	limit = 50 * time.Millisecond // NodeLimit(ttl)
-
-	// tick is added to a sleep so that it ends after a timer of the same
-	// length, and not at the same time.
-	tick = time.Millisecond
+	key   = "lock"                // each test has its own nodes
 )
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
@@ -42,7 +40,7 @@ func inBubble(t *testing.T, f func(t *testing.T, ns nodes)) {
 }
 
 // mutex returns a handle that uses the nodes' shared clients.
-func (ns nodes) mutex(key string) *Mutex {
+func (ns nodes) mutex() *Mutex {
 	var clients []redis.Cmdable
 	for _, n := range ns {
 		clients = append(clients, n.Client)
@@ -51,7 +49,7 @@ func (ns nodes) mutex(key string) *Mutex {
 }
 
 // own returns a handle with its own clients, like that of another process, and the clients' hooks.
-func (ns nodes) own(t *testing.T, key string) (*Mutex, hooks) {
+func (ns nodes) own(t *testing.T) (*Mutex, hooks) {
 	var clients []redis.Cmdable
 	var hs hooks
 	for _, n := range ns {
@@ -71,7 +69,7 @@ func (ns nodes) hooks() hooks {
 }
 
 // tokens returns the value of key on each node, or "" where the key does not exist.
-func (ns nodes) tokens(key string) []string {
+func (ns nodes) tokens() []string {
 	var tokens []string
 	for _, n := range ns {
 		token, _ := n.Get(key)
@@ -81,10 +79,10 @@ func (ns nodes) tokens(key string) []string {
 }
 
 // mustBeFree gives work in the background some time to end, and then checks that no node has the key.
-func (ns nodes) mustBeFree(t *testing.T, key string) {
+func (ns nodes) mustBeFree(t *testing.T) {
 	t.Helper()
 	time.Sleep(3 * limit)
-	for i, token := range ns.tokens(key) {
+	for i, token := range ns.tokens() {
 		if token != "" {
 			t.Errorf("node %d still has the key, of %s", i, token)
 		}
@@ -114,11 +112,28 @@ var faults = map[string]struct {
 	"down":       {locktest.Fail(locktest.ErrCut), locktest.ErrCut},
 	"silent":     {locktest.Drop, context.DeadlineExceeded},
 	"lost reply": {locktest.LoseReply(locktest.ErrCut), locktest.ErrCut},
-	"too slow":   {slow(limit + tick), context.DeadlineExceeded},
+	"too slow":   {slow(limit + locktest.Tick), context.DeadlineExceeded},
 	"client keeps to no deadline": {func(context.Context, func() error) error {
 		time.Sleep(2 * limit)
 		return locktest.ErrCut
 	}, context.DeadlineExceeded},
+}
+
+// eachFault runs f in a bubble for each of the faults.
+func eachFault(t *testing.T, f func(t *testing.T, ns nodes, fault locktest.Action, err error)) {
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ns nodes) { f(t, ns, fault.action, fault.err) })
+		})
+	}
+}
+
+// mustFindNoQuorum expects that no majority of the nodes answers TryLock.
+func mustFindNoQuorum(t *testing.T, m *Mutex) {
+	t.Helper()
+	if ok, err := m.TryLock(t.Context()); ok || !errors.Is(err, ErrNoQuorum) {
+		t.Errorf("TryLock = %v, %v; want false, %v", ok, err, ErrNoQuorum)
+	}
 }
 
 // slow makes the node execute a command immediately, but delays its reply by d.

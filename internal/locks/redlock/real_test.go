@@ -33,19 +33,11 @@ func processes(t *testing.T) ([]*local.Redis, []redis.Cmdable) {
 	return servers, clients
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // While up to two of five real servers are stopped, killed and restarted, no two contenders hold
 // the lock at the same time.
 func TestMinorityOfProcessesFails(t *testing.T) {
 	t.Parallel() // the test mostly sleeps
 	servers, clients := processes(t)
-	key := locktest.Key(t)
 	var witness locktest.Witness
 	var wg sync.WaitGroup
 	quit := make(chan struct{})
@@ -77,11 +69,11 @@ func TestMinorityOfProcessesFails(t *testing.T) {
 	for range 2 {
 		i := rand.N(5)
 		a, b := servers[i], servers[(i+1)%5]
-		must(t, a.Pause())
+		backendtest.Must(t, a.Pause())
 		b.Kill()
 		time.Sleep(long)
-		must(t, a.Continue())
-		must(t, b.Restart(t.Context()))
+		backendtest.Must(t, a.Continue())
+		backendtest.Must(t, b.Restart(t.Context()))
 		time.Sleep(long)
 	}
 	close(quit)

@@ -15,8 +15,7 @@ import (
 // restore the key.
 func TestForgetfulMinority(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
-		key := locktest.Key(t)
-		a := ns.mutex(key)
+		a := ns.mutex()
 		locktest.MustTryLock(t, a)
 		synctest.Wait()
 		ctx := a.Context(t.Context())
@@ -26,7 +25,7 @@ func TestForgetfulMinority(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Error("the context has ended:", context.Cause(ctx))
 		}
-		for i, token := range ns.tokens(key) {
+		for i, token := range ns.tokens() {
 			if has, want := token != "", i >= 2; has != want {
 				t.Errorf("node %d has the key: %v; want %v", i, has, want)
 			}
@@ -50,7 +49,7 @@ func TestLossIsTold(t *testing.T) {
 			for _, n := range ns[:3] {
 				n.Del(key)
 			}
-			b := ns.mutex(key)
+			b := ns.mutex()
 			locktest.MustTryLock(t, b)
 			t.Cleanup(func() { _ = b.Unlock(context.Background()) })
 		}, ttl / 3, ErrLost},
@@ -65,11 +64,10 @@ func TestLossIsTold(t *testing.T) {
 		}, ttl - drift(ttl), fault.err}
 	}
 	for name, test := range tests {
-		for _, held := range []time.Duration{tick, 3*ttl + tick} { // just acquired, or just renewed
+		for _, held := range []time.Duration{locktest.Tick, 3*ttl + locktest.Tick} { // just acquired, or just renewed
 			t.Run(fmt.Sprintf("%s after %v", name, held), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, ns nodes) {
-					key := locktest.Key(t)
-					a := ns.mutex(key)
+					a := ns.mutex()
 					locktest.MustTryLock(t, a)
 					ctx := a.Context(t.Context())
 					time.Sleep(held)

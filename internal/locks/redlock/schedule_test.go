@@ -99,7 +99,6 @@ func (c contender) work(ctx context.Context) {
 func (s *tally) run(t *testing.T, seed uint64, away time.Duration, atOnce int) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChaos(seed, scheduleTTL, away, atOnce)
-		key := locktest.Key(t)
 		var witness locktest.Witness
 		var wg sync.WaitGroup
 		for i := range 4 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"oversell/internal/backend"
+	"oversell/internal/backend/backendtest"
 )
 
 // slowDriver opens connections on which each statement takes a second.
@@ -71,9 +72,7 @@ func TestConnectionsCountWhileTheyAreOutOfThePool(t *testing.T) {
 		want(2*time.Second, 2)
 
 		conn, err := pool.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, err)
 		done := make(chan struct{})
 		go func() {
 			exec("waits for the connection")

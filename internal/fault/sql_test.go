@@ -42,22 +42,16 @@ func each(t *testing.T, f func(t *testing.T, g *gate, db *gorm.DB)) {
 			url := backendtest.Database(t, spec)
 			g := new(gate)
 			db, err := backend.DialDatabaseThrough(t.Context(), url, fault.Injector{Hook: g.hook}.Through)
-			if err != nil {
-				t.Fatal(err)
-			}
+			backendtest.Must(t, err)
 			pool, err := db.DB()
-			if err != nil {
-				t.Fatal(err)
-			}
+			backendtest.Must(t, err)
 			t.Cleanup(func() { _ = pool.Close() })
 			for _, text := range []string{
 				"DROP TABLE IF EXISTS oversell_gate",
 				"CREATE TABLE oversell_gate (id INT PRIMARY KEY, n INT, name VARCHAR(20))",
 				"INSERT INTO oversell_gate VALUES (1, 10, 'größe'), (2, 20, NULL)",
 			} {
-				if err := db.Exec(text).Error; err != nil {
-					t.Fatal(err)
-				}
+				backendtest.Must(t, db.Exec(text).Error)
 			}
 			g.passed = nil
 			f(t, g, db)
@@ -72,9 +66,7 @@ const (
 
 func number(t *testing.T, db *gorm.DB) (n int) {
 	t.Helper()
-	if err := db.Raw(read, 1).Scan(&n).Error; err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, db.Raw(read, 1).Scan(&n).Error)
 	return n
 }
 
@@ -83,9 +75,7 @@ func TestEverythingPasses(t *testing.T) {
 		err := db.Transaction(func(tx *gorm.DB) error {
 			return tx.Exec(update, 5, 1).Error
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, err)
 		failed := errors.New("no")
 		if err := db.Transaction(func(*gorm.DB) error { return failed }); !errors.Is(err, failed) {
 			t.Error(err)
@@ -95,9 +85,7 @@ func TestEverythingPasses(t *testing.T) {
 			Name *string
 		}
 		const all = "SELECT n, name FROM oversell_gate ORDER BY id"
-		if err := db.Raw(all).Scan(&rows).Error; err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, db.Raw(all).Scan(&rows).Error)
 		if len(rows) != 2 || rows[0].N != 15 || *rows[0].Name != "größe" || rows[1].Name != nil {
 			t.Errorf("%+v", rows)
 		}
@@ -124,9 +112,7 @@ func TestPoolDoesNotKeepABrokenConnection(t *testing.T) {
 	each(t, func(t *testing.T, g *gate, db *gorm.DB) {
 		g.breaks = fault.Commit
 		pool, err := db.DB()
-		if err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, err)
 		err = db.Transaction(func(tx *gorm.DB) error { return tx.Exec(update, 5, 1).Error })
 		if !errors.Is(err, fault.ErrBroken) {
 			t.Errorf("got %v", err)

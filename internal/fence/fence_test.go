@@ -30,13 +30,9 @@ func TestLateHolderIsRefusedByAValue(t *testing.T) {
 		if err := v.Set(ctx, 1, 5); !errors.Is(err, fence.ErrMissing) {
 			t.Errorf("writing to nothing: %v, want %v", err, fence.ErrMissing)
 		}
-		if err := rdb.Set(ctx, v.Key, 10, time.Hour).Err(); err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, rdb.Set(ctx, v.Key, 10, time.Hour).Err())
 		wantValue(t, v, 7, "10")
-		if err := v.Set(ctx, 7, 9); err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, v.Set(ctx, 7, 9))
 		wantValue(t, v, 8, "9") // the next holder
 		if err := v.Set(ctx, 7, 3); !errors.Is(err, fence.ErrStaleToken) {
 			t.Errorf("a late write: %v, want %v", err, fence.ErrStaleToken)
@@ -53,9 +49,7 @@ func TestLateHolderIsRefusedByAValue(t *testing.T) {
 				t.Errorf("%s expires in %v, %v; want the hour that the value had", key, left, err)
 			}
 		}
-		if err := rdb.Persist(ctx, v.Key).Err(); err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, rdb.Persist(ctx, v.Key).Err())
 		wantValue(t, v, 8, "8")
 		if left, err := rdb.TTL(ctx, v.Fence).Result(); err != nil || left != -1 {
 			t.Errorf("the fence of a value that stays expires in %v, %v", left, err)
@@ -76,9 +70,7 @@ func TestLocksAreNotCompared(t *testing.T) {
 		old := fence.Value{Client: rdb, Key: "{stock}", Fence: "{stock}:fence", Lock: "old"}
 		changed := old
 		changed.Lock = "new"
-		if err := rdb.Set(t.Context(), old.Key, 10, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, rdb.Set(t.Context(), old.Key, 10, 0).Err())
 		wantValue(t, old, 1000, "10")
 		wantValue(t, changed, 1, "10")
 		if err := old.Set(t.Context(), 1000, 9); !errors.Is(err, fence.ErrStaleToken) {
@@ -94,9 +86,7 @@ func TestLocksAreNotCompared(t *testing.T) {
 func table(t *testing.T, db *gorm.DB) *sql.DB {
 	t.Helper()
 	pool, err := db.DB()
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	for _, statement := range []string{
 		fence.Schema, "INSERT INTO fences (resource) VALUES ('stock')",
 		"CREATE TABLE counters (n BIGINT NOT NULL)", "INSERT INTO counters (n) VALUES (0)",
@@ -170,9 +160,7 @@ func TestTransactionsAreOneAfterTheOther(t *testing.T) {
 			}
 		}
 		var n int
-		if err := db.QueryRowContext(t.Context(), "SELECT n FROM counters").Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, db.QueryRowContext(t.Context(), "SELECT n FROM counters").Scan(&n))
 		if n != accepted || n == 0 {
 			t.Errorf("%d were accepted and counted to %d", accepted, n)
 		}

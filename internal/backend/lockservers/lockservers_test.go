@@ -83,16 +83,12 @@ func TestLeaseIsWhatTheServerGives(t *testing.T) {
 // Ask returns the terms of the running servers.
 func TestServersAreAskedForTheirTerms(t *testing.T) {
 	terms, err := Ask(t.Context(), Addresses{catalog.NeedsEtcd: {leasetest.Etcd(t)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	if got := terms[catalog.NeedsEtcd]; got.Least != time.Second || got.Unit != time.Second || got.Slack < time.Second {
 		t.Errorf("etcd: %+v", got)
 	}
 	terms, err = Ask(t.Context(), Addresses{catalog.NeedsZooKeeper: {leasetest.ZooKeeper(t)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	const lease = 1500 * time.Millisecond
 	if got := terms[catalog.NeedsZooKeeper]; got.Least != time.Second || got.Lease(lease) != lease {
 		t.Errorf("zookeeper: %+v", got)

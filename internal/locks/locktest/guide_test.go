@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"oversell/internal/backend/backendtest"
 )
 
 // folders returns the folders of all stages.
@@ -26,18 +28,14 @@ func folders(t *testing.T) []string {
 func read(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	return string(b)
 }
 
 func files(t *testing.T, dir, pattern string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, pattern))
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	var names []string
 	for _, path := range paths {
 		names = append(names, filepath.Base(path))
@@ -70,9 +68,7 @@ func TestStagePackages(t *testing.T) {
 		for _, name := range files(t, dir, "*.go") {
 			path := filepath.Join(dir, name)
 			f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
-			if err != nil {
-				t.Fatal(err)
-			}
+			backendtest.Must(t, err)
 			// An example is in the external test package, and imports its stage.
 			pkg, own := "lock", ""
 			if name == "example_test.go" {
@@ -83,9 +79,7 @@ func TestStagePackages(t *testing.T) {
 			}
 			for _, spec := range f.Imports {
 				imported, err := strconv.Unquote(spec.Path.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
+				backendtest.Must(t, err)
 				if strings.HasPrefix(imported, "oversell/") && !strings.HasSuffix(name, "_test.go") ||
 					imported != own && regexp.MustCompile(`/locks/v\d_`).MatchString(imported) {
 					t.Errorf("%s imports %s; a stage stands alone", path, imported)
@@ -100,18 +94,14 @@ func TestStagePackages(t *testing.T) {
 func TestComments(t *testing.T) {
 	for _, dir := range append(folders(t), "../redlock", "../etcdlock", "../zklock") {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, err)
 		if dir == "../etcdlock" || dir == "../zklock" {
 			paths = append(paths, "../lease/promises_test.go")
 		}
 		tests, doc := map[string]bool{}, ""
 		for _, path := range paths {
 			f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
-			if err != nil {
-				t.Fatal(err)
-			}
+			backendtest.Must(t, err)
 			doc += f.Doc.Text()
 			for _, decl := range f.Decls {
 				if fn, ok := decl.(*ast.FuncDecl); ok {

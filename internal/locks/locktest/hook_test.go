@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/locks/locktest"
 )
 
@@ -60,9 +61,7 @@ func TestScriptUnknownToRedis(t *testing.T) {
 	if err := script.Run(t.Context(), s.Client, []string{"other"}).Err(); err != nil {
 		t.Error(err)
 	}
-	if err := s.Client.ScriptFlush(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, s.Client.ScriptFlush(t.Context()).Err())
 	if err := script.Run(t.Context(), s.Client, []string{"k"}).Err(); !errors.Is(err, locktest.ErrCut) {
 		t.Errorf("first run: %v; want %v", err, locktest.ErrCut)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-redsync/redsync/v4"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/locks/locktest"
 )
 
@@ -43,9 +44,7 @@ func TestRedislockWaitsBeyondTheTTL(t *testing.T) {
 		s := locktest.StartTicking(t)
 		key := locktest.Key(t)
 		m := NewRedislock(s.Client, ttl, LinearBackoff).New(key)
-		if err := s.Set(key, "another's"); err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, s.Set(key, "another's"))
 		late := errors.New("too late")
 		wait, end := context.WithCancelCause(t.Context())
 		time.AfterFunc(10*ttl+redislockBackoff/2, func() { end(late) })

@@ -2,6 +2,8 @@ package lockservers
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"oversell/internal/backend"
@@ -81,9 +83,11 @@ func (c *Clients) Add(o catalog.Options) catalog.Options {
 	return o
 }
 
-// Close closes the connections. It may be called more than once.
-func (c *Clients) Close() error {
-	closers := c.closers
+// Close closes the connections, the last one first. It may be called more than once.
+func (c *Clients) Close() (err error) {
+	for _, end := range slices.Backward(c.closers) {
+		err = errors.Join(err, end())
+	}
 	c.closers = nil
-	return closeAll(closers)
+	return err
 }

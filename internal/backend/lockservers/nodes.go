@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -86,15 +87,16 @@ func serveNodes(ctx context.Context, spec string) (*server, error) {
 	if spec == embedded || spec == own {
 		s.name += " (" + spec + ")"
 	}
-	var stops []func() error
-	for _, node := range started {
-		if node != nil {
-			stops = append(stops, node.Close)
+	s.stop = func() (err error) {
+		for _, node := range started { // a node that did not start is nil, and closes too
+			err = errors.Join(err, node.Close())
+		}
+		return err
+	}
+	if err == nil {
+		for _, node := range started {
 			s.addresses = append(s.addresses, node.URL)
 		}
-	}
-	s.stop = func() error { return closeAll(stops) }
-	if err == nil {
 		err = reachable(ctx, s.addresses)
 	}
 	if err != nil {
@@ -106,30 +108,20 @@ func serveNodes(ctx context.Context, spec string) (*server, error) {
 // reachable returns an error unless a majority of the nodes answers.
 func reachable(ctx context.Context, nodes []string) error {
 	errs := make([]error, len(nodes))
-	var g errgroup.Group
+	var dialling sync.WaitGroup
 	for i, url := range nodes {
-		g.Go(func() error {
+		dialling.Go(func() {
 			rdb, err := backend.DialRedis(ctx, url, 1)
 			if err == nil {
 				err = rdb.Close()
 			}
 			errs[i] = err
-			return nil
 		})
 	}
-	_ = g.Wait() // always nil: each node has its own error
+	dialling.Wait()
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if len(errs) <= (len(nodes)-1)/2 {
 		return nil
 	}
 	return fmt.Errorf("%d of %d do not answer, and a majority must: %w", len(errs), len(nodes), errs[0])
-}
-
-// closeAll calls the functions in reverse order.
-func closeAll(closers []func() error) error {
-	var errs []error
-	for _, end := range slices.Backward(closers) {
-		errs = append(errs, end())
-	}
-	return errors.Join(errs...)
 }

@@ -61,9 +61,11 @@ func parseRedis(spec string) (*redis.UniversalOptions, error) {
 	var master, sentinelUser, sentinelPassword string
 	path := u.Path
 	if sentinel {
-		if master, path, err = cutMaster(path); err != nil {
-			return nil, err
+		master, path, _ = strings.Cut(strings.TrimPrefix(path, "/"), "/") // from "/name/db"
+		if master == "" {
+			return nil, errors.New("the name of the sentinels' master is missing after the addresses")
 		}
+		path = "/" + path
 		sentinelUser, sentinelPassword = query.Get("sentinel_username"), query.Get("sentinel_password")
 		query.Del("sentinel_username")
 		query.Del("sentinel_password")
@@ -101,18 +103,6 @@ func redisOptions(u url.URL, user *url.Userinfo) (*redis.Options, error) {
 		o.Password, _ = user.Password()
 	}
 	return o, nil
-}
-
-// cutMaster splits the path "/name/db" of a sentinel URL into "name" and "/db".
-func cutMaster(path string) (master, rest string, err error) {
-	master, rest, found := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	if master == "" {
-		return "", "", errors.New("the name of the sentinels' master is missing after the addresses")
-	}
-	if found {
-		rest = "/" + rest
-	}
-	return master, rest, nil
 }
 
 // withScheme turns one or more host:port into a URL. If later addresses repeat the scheme,

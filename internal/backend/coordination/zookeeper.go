@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"os"
 	"os/exec"
@@ -161,8 +162,9 @@ func DialZooKeeper(ctx context.Context, servers []string, timeout time.Duration)
 		return &listener{Conn: c, limit: limit, agreed: &agreed}, nil
 	}
 	ended := make(chan struct{})
+	nothing := log.New(io.Discard, "", 0) // the client also returns the errors that it would log
 	conn, events, err := zk.Connect(servers, timeout,
-		zk.WithDialer(dial), zk.WithHostProvider(&hosts{}), zk.WithLogger(silent{}), zk.WithLogInfo(false))
+		zk.WithDialer(dial), zk.WithHostProvider(&hosts{}), zk.WithLogger(nothing), zk.WithLogInfo(false))
 	if err != nil {
 		return nil, fmt.Errorf("connect to zookeeper: %w", err)
 	}
@@ -221,11 +223,6 @@ func (h *hosts) Connected() {
 	defer h.mu.Unlock()
 	h.tried = 0
 }
-
-// silent discards the client's log, which only repeats errors that the client also returns.
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}
 
 // listener records the timeout that the server grants, because the client does not expose it. The
 // first reply on a connection begins with its length and the protocol version, of four bytes each,

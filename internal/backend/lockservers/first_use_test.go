@@ -46,8 +46,8 @@ func TestServerThatFailedSinceIsTold(t *testing.T) {
 	backendtest.System(t)
 	broken := make(chan struct{})
 	cause := errors.New("no more files")
-	l := &Servers{of: map[catalog.Need]source{
-		catalog.NeedsEtcd: {newOnDemand(func(ctx context.Context) (*server, error) {
+	l := &Servers{late: map[catalog.Need]bool{catalog.NeedsEtcd: true}, of: map[catalog.Need]*onDemand[*server]{
+		catalog.NeedsEtcd: newOnDemand(func(ctx context.Context) (*server, error) {
 			s, err := Specs{Etcd: "local"}.serve(ctx, catalog.NeedsEtcd)
 			if err != nil {
 				return nil, err
@@ -61,7 +61,7 @@ func TestServerThatFailedSinceIsTold(t *testing.T) {
 				}
 			}
 			return s, nil
-		}), true},
+		}),
 	}}
 	defer func() {
 		if err := l.Close(); err != nil {

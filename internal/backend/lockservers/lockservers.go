@@ -90,12 +90,9 @@ type Addresses map[catalog.Need][]string
 
 // Servers contains the lock servers that a process can use: the user's own servers, and private servers,
 // which start when they are first needed. It is safe for concurrent use. A nil *Servers contains no servers.
-type Servers struct{ of map[catalog.Need]source }
-
-// source can open a server.
-type source struct {
-	*onDemand[*server]
-	late bool // the server is opened when it is first needed
+type Servers struct {
+	of   map[catalog.Need]*onDemand[*server]
+	late map[catalog.Need]bool // the server is opened when it is first needed
 }
 
 // New resolves the values of flags, but does not start servers yet. It checks the addresses of the
@@ -103,7 +100,7 @@ type source struct {
 // without servers. The caller must call Close. Errors wrap backend.ErrSpec, or the reason why a server
 // cannot be used.
 func New(ctx context.Context, specs Specs, needs ...catalog.Need) (*Servers, error) {
-	s := &Servers{of: make(map[catalog.Need]source)}
+	s := &Servers{of: make(map[catalog.Need]*onDemand[*server]), late: make(map[catalog.Need]bool)}
 	for _, need := range needs {
 		if !need.OfServers() {
 			continue
@@ -111,7 +108,7 @@ func New(ctx context.Context, specs Specs, needs ...catalog.Need) (*Servers, err
 		late, err := specs.starts(need)
 		if err == nil {
 			opened := newOnDemand(func(ctx context.Context) (*server, error) { return specs.serve(ctx, need) })
-			s.of[need] = source{opened, late}
+			s.of[need], s.late[need] = opened, late
 			if !late {
 				_, err = opened.get(ctx)
 			}
@@ -125,18 +122,18 @@ func New(ctx context.Context, specs Specs, needs ...catalog.Need) (*Servers, err
 
 // Running returns Servers for the addresses of running servers. It need not be closed.
 func Running(a Addresses) *Servers {
-	s := &Servers{of: make(map[catalog.Need]source)}
+	s := &Servers{of: make(map[catalog.Need]*onDemand[*server])}
 	nothing := func() error { return nil }
 	for need, addresses := range a {
 		there := &server{addresses: addresses, ended: nothing, stop: nothing}
-		s.of[need] = source{newOnDemand(func(context.Context) (*server, error) { return there, nil }), false}
+		s.of[need] = newOnDemand(func(context.Context) (*server, error) { return there, nil })
 	}
 	return s
 }
 
 // Has reports whether servers for a need exist or can be started.
 func (s *Servers) Has(need catalog.Need) bool {
-	return s != nil && s.of[need].onDemand != nil
+	return s != nil && s.of[need] != nil
 }
 
 // Open returns the addresses of the servers for the needs, and their names for the first lines of a
@@ -178,8 +175,8 @@ func (s *Servers) Dial(ctx context.Context, ttl time.Duration) (*Clients, error)
 	if s == nil {
 		return c, nil
 	}
-	for need, from := range s.of {
-		if from.late {
+	for need := range s.of {
+		if s.late[need] {
 			c.dialLater(s, need, ttl)
 			continue
 		}

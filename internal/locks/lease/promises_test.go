@@ -16,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/backend/coordination"
 	"oversell/internal/locks/etcdlock"
 	"oversell/internal/locks/lease"
 	"oversell/internal/locks/lease/leasetest"
@@ -68,29 +69,8 @@ func inEtcd(t *testing.T, n int, ttl time.Duration) (leasetest.Network, processe
 	for at := "http://" + relay.Addr; len(sources) < n; at = endpoint {
 		sources = append(sources, leasetest.Closed(t, etcdlock.NewSource(leasetest.DialEtcd(t, at), ttl)))
 	}
-	return relay, etcdProcesses(t, endpoint, sources)
-}
-
-type zkProcess struct {
-	*lease.Source
-	conn *zk.Conn // the connection that has the process's session
-}
-
-func inZooKeeper(t *testing.T, n int, ttl time.Duration) (leasetest.Network, processes) {
-	t.Parallel()
-	server := leasetest.ZooKeeper(t)
-	relay := leasetest.NewRelay(t, server)
-	var all []zkProcess
-	for at := relay.Addr; len(all) < n; at = server {
-		conn := leasetest.DialZooKeeper(t, at, ttl)
-		all = append(all, zkProcess{leasetest.Closed(t, zklock.NewSource(conn.Conn, conn.Timeout)), conn.Conn})
-	}
-	return relay, zkProcesses(t, server, all)
-}
-
-func etcdProcesses(t *testing.T, endpoint string, sources []*lease.Source) processes {
 	client := leasetest.DialEtcd(t, endpoint)
-	return processes{
+	return relay, processes{
 		named: func(process int, key string) *lease.Mutex { return etcdlock.New(sources[process], key) },
 		end:   func(process int) error { return sources[process].Close() },
 		places: func() int {
@@ -106,13 +86,23 @@ func etcdProcesses(t *testing.T, endpoint string, sources []*lease.Source) proce
 	}
 }
 
-func zkProcesses(t *testing.T, server string, all []zkProcess) processes {
+func inZooKeeper(t *testing.T, n int, ttl time.Duration) (leasetest.Network, processes) {
+	t.Parallel()
+	server := leasetest.ZooKeeper(t)
+	relay := leasetest.NewRelay(t, server)
+	var sources []*lease.Source
+	var conns []*coordination.ZooKeeper // each has the session of a process
+	for at := relay.Addr; len(sources) < n; at = server {
+		conn := leasetest.DialZooKeeper(t, at, ttl)
+		sources = append(sources, leasetest.Closed(t, zklock.NewSource(conn.Conn, conn.Timeout)))
+		conns = append(conns, conn)
+	}
 	key, conn := uuid.NewString(), leasetest.DialZooKeeper(t, server, leasetest.Calm)
-	return processes{
-		named: func(process int, name string) *lease.Mutex { return zklock.New(all[process].Source, key+name) },
+	return relay, processes{
+		named: func(process int, name string) *lease.Mutex { return zklock.New(sources[process], key+name) },
 		end: func(process int) error {
-			defer all[process].conn.Close()
-			return all[process].Close()
+			defer conns[process].Close()
+			return sources[process].Close()
 		},
 		places: func() int {
 			names, _, err := conn.Children("/oversell/" + key + "a")

@@ -29,7 +29,7 @@ func eachLock(
 		}
 		t.Run(strategy.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := locktest.StartTicking(t)
+				s := locktest.Start(t)
 				f(t, strategy, s, func(p guard.Policy) guard.Guard {
 					return strategy.NewGuard(catalog.Options{Redis: s.Client, TTL: leaseOf, Policy: p})
 				})

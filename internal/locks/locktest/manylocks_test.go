@@ -15,7 +15,6 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
 	"oversell/internal/locks"
-	"oversell/internal/locks/locktest"
 )
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
@@ -33,7 +32,7 @@ func TestManyLocksWithAFewConnections(t *testing.T) {
 				stage, err := catalog.Strategies().Find(name)
 				backendtest.Must(t, err)
 				for _, pool := range []int{1, 2, 5} {
-					if err := takeTurns(stage, dial(t, url, pool), locktest.Key(t)); err != nil {
+					if err := takeTurns(stage, dial(t, url, pool), fmt.Sprint(name, pool)); err != nil {
 						t.Errorf("%s, %d connections: %v", name, pool, err)
 					}
 				}

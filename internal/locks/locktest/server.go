@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -61,18 +60,9 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Start starts a Redis for the duration of the test. Its clock stands still: only FastForward makes
-// keys expire. Use it for locks that have no timers.
-func Start(t testing.TB) *Server {
-	t.Helper()
-	s := StartTicking(t)
-	s.ClockTTL(false)
-	return s
-}
-
-// StartTicking starts a server for the duration of the test, like NewServer. In a bubble, t must be
+// Start starts a server for the duration of the test, like NewServer. In a bubble, t must be
 // the bubble's.
-func StartTicking(t testing.TB) *Server {
+func Start(t testing.TB) *Server {
 	t.Helper()
 	s := NewServer()
 	t.Cleanup(func() {
@@ -81,10 +71,4 @@ func StartTicking(t testing.TB) *Server {
 		}
 	})
 	return s
-}
-
-// Key returns a key that no other test or run uses. It has the project's prefix, in case the server
-// is shared with others.
-func Key(t testing.TB) string {
-	return "oversell:test:" + t.Name() + ":" + uuid.NewString()
 }

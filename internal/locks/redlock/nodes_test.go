@@ -31,7 +31,7 @@ func inBubble(t *testing.T, f func(t *testing.T, ns nodes)) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := make(nodes, 5)
 		for i := range ns {
-			ns[i] = locktest.StartTicking(t)
+			ns[i] = locktest.Start(t)
 		}
 		// Slow calls continue in the background, but must end in time.
 		t.Cleanup(func() { time.Sleep(10 * limit) })

@@ -22,7 +22,6 @@ import (
 // the next holder's lock.
 func TestUnlockBeforeTheLossIsTold(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
-	key := locktest.Key(t)
 	m := newRueidislock(t, rdb, ttl).New(key)
 	mustLock(t, m)
 	backendtest.Must(t, rdb.Set(t.Context(), RueidislockKey(key), "another's", 0).Err())

@@ -71,7 +71,7 @@ func newRueidislock(t testing.TB, rdb redis.UniversalClient, ttl time.Duration) 
 	return lib
 }
 
-// stage is one library on one Redis, with a key for the test.
+// stage is one library on one Redis, with a key for the library.
 type stage struct {
 	library
 	rdb redis.UniversalClient
@@ -85,7 +85,7 @@ func each(t *testing.T, ttl time.Duration, f func(t *testing.T, s stage)) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		for _, lib := range all() {
 			t.Run(lib.name, func(t *testing.T) {
-				f(t, stage{lib, rdb, locktest.Key(t), lib.open(t, rdb, ttl)})
+				f(t, stage{lib, rdb, lib.name, lib.open(t, rdb, ttl)})
 			})
 		}
 	})
@@ -264,7 +264,7 @@ func TestSilentRedis(t *testing.T) {
 		t.Run(lib.name, func(t *testing.T) {
 			t.Parallel()
 			server := backendtest.RestartableRedis(t)
-			s := stage{lib, backendtest.DialRedis(t, server.URL), locktest.Key(t), nil}
+			s := stage{lib, backendtest.DialRedis(t, server.URL), key, nil}
 			s.new = lib.open(t, s.rdb, 10*time.Minute)
 			a, b := s.mutex(), s.new(s.key+":other")
 			mustLock(t, a)

@@ -14,11 +14,13 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
+// key is the key of the lock. Each test has its own Redis.
+const key = "lock"
+
 // redsync gives up after the number of attempts that its documentation states.
 func TestRedsyncGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := locktest.StartTicking(t)
-		key := locktest.Key(t)
+		s := locktest.Start(t)
 		lib := NewRedsync(s.Client, redsync.WithExpiry(ttl))
 		a, b := lib.New(key), lib.New(key)
 		mustLock(t, a)
@@ -41,8 +43,7 @@ func TestRedsyncGivesUp(t *testing.T) {
 // redislock retries every half second until the wait ends, even after the ttl has passed.
 func TestRedislockWaitsBeyondTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := locktest.StartTicking(t)
-		key := locktest.Key(t)
+		s := locktest.Start(t)
 		m := NewRedislock(s.Client, ttl, LinearBackoff).New(key)
 		backendtest.Must(t, s.Set(key, "another's"))
 		late := errors.New("too late")
@@ -76,13 +77,13 @@ func TestWaitThatHearsLateOfItsEnd(t *testing.T) {
 	for _, lib := range onGoRedis() {
 		t.Run(lib.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := locktest.StartTicking(t)
+				s := locktest.Start(t)
 				s.Hook.On(locktest.Any, -1, locktest.Fail(os.ErrDeadlineExceeded))
 				late := errors.New("too late")
 				ctx, end := context.WithCancelCause(t.Context())
 				time.AfterFunc(time.Minute, func() { end(late) })
 				wait := slow{ctx, time.Now()}
-				if err := lib.open(t, s.Client, ttl)(locktest.Key(t)).Lock(wait); err != late {
+				if err := lib.open(t, s.Client, ttl)(key).Lock(wait); err != late {
 					t.Errorf("Lock = %v; want %v", err, late)
 				}
 			})

@@ -63,11 +63,6 @@ func (s *Server) Close() error {
 	return s.server.Close()
 }
 
-const (
-	etcdForms = "allowed: local, http://HOST:PORT[,http://HOST:PORT…]"
-	zkForms   = "allowed: local, HOST:PORT[,HOST:PORT…]"
-)
-
 // etcdEndpoints checks the addresses of the user's own etcd and returns them.
 func etcdEndpoints(spec string) ([]string, error) {
 	endpoints := strings.Split(spec, ",")
@@ -75,8 +70,8 @@ func etcdEndpoints(spec string) ([]string, error) {
 		u, err := url.Parse(endpoint)
 		if err != nil || u.Scheme != "http" || u.User != nil || strings.Trim(u.Path, "/") != "" ||
 			u.RawQuery != "" || !isHostPort(u.Host) {
-			return nil, fmt.Errorf("%w of -etcd, address %d%s: %s (%s)",
-				backend.ErrSpec, i+1, shown(endpoint), etcdFault(endpoint), etcdForms)
+			return nil, fmt.Errorf("%w of -etcd, address %d%s: %s (allowed: local, http://HOST:PORT[,http://HOST:PORT…])",
+				backend.ErrSpec, i+1, shown(endpoint), etcdFault(endpoint))
 		}
 		endpoints[i] = "http://" + u.Host
 	}
@@ -109,8 +104,8 @@ func zkServers(spec string) ([]string, error) {
 	servers := strings.Split(spec, ",")
 	for i, server := range servers {
 		if !isHostPort(server) {
-			return nil, fmt.Errorf("%w of -zookeeper, address %d%s: %s (%s)",
-				backend.ErrSpec, i+1, shown(server), zkFault(server), zkForms)
+			return nil, fmt.Errorf("%w of -zookeeper, address %d%s: %s (allowed: local, HOST:PORT[,HOST:PORT…])",
+				backend.ErrSpec, i+1, shown(server), zkFault(server))
 		}
 	}
 	return servers, nil

@@ -53,7 +53,7 @@ func (l *link) read(out chan<- Command) {
 	defer close(out)
 	r := bufio.NewReader(l.client)
 	for {
-		cmd, err := ReadCommand(r)
+		cmd, err := readCommand(r)
 		if err != nil {
 			return
 		}
@@ -97,7 +97,7 @@ func (l *link) receive() {
 	defer close(l.replies)
 	r := bufio.NewReader(l.server)
 	for {
-		v, err := ReadValue(r)
+		v, err := readValue(r)
 		if err != nil {
 			return
 		}

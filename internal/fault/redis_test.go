@@ -26,14 +26,14 @@ func TestRelayPassesPushes(t *testing.T) {
 	})
 	go func() {
 		_, _ = io.WriteString(server, ">1\r\n+news\r\n")
-		if _, err := ReadCommand(bufio.NewReader(server)); err == nil {
+		if _, err := readCommand(bufio.NewReader(server)); err == nil {
 			_, _ = io.WriteString(server, "+done\r\n")
 		}
 	}()
 	replies := bufio.NewReader(client)
 	expect := func(want string) {
 		t.Helper()
-		if v, err := ReadValue(replies); err != nil || v.String() != want {
+		if v, err := readValue(replies); err != nil || v.String() != want {
 			t.Errorf("got %q, %v; want %q", v.String(), err, want)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// ErrProtocol is wrapped by errors about malformed requests and replies.
-var ErrProtocol = errors.New("fault: not the Redis protocol")
+// errProtocol is wrapped by errors about malformed requests and replies.
+var errProtocol = errors.New("fault: not the Redis protocol")
 
 // The limits for a value that is read. The commands of this project are far smaller, so a larger
 // value is an error.
@@ -48,8 +48,8 @@ func (v Value) String() string {
 	return p.text
 }
 
-// ReadValue reads one value of RESP2 or RESP3, with the values nested in it.
-func ReadValue(r *bufio.Reader) (Value, error) {
+// readValue reads one value of RESP2 or RESP3, with the values nested in it.
+func readValue(r *bufio.Reader) (Value, error) {
 	p, err := parse(r, 0)
 	return p.raw, err
 }
@@ -63,7 +63,7 @@ type parsed struct {
 // parse reads one value. It returns io.EOF only if the input ends before the value begins.
 func parse(r *bufio.Reader, depth int) (p parsed, err error) {
 	if depth > maxDepth {
-		return p, fmt.Errorf("%w: values inside values inside values", ErrProtocol)
+		return p, fmt.Errorf("%w: values inside values inside values", errProtocol)
 	}
 	if p.raw, err = r.ReadBytes('\n'); err != nil {
 		if depth > 0 || len(p.raw) > 0 {
@@ -72,7 +72,7 @@ func parse(r *bufio.Reader, depth int) (p parsed, err error) {
 		return parsed{}, err
 	}
 	if len(p.raw) < 3 || p.raw[len(p.raw)-2] != '\r' {
-		return parsed{}, fmt.Errorf("%w: a line too short, or ended wrongly", ErrProtocol)
+		return parsed{}, fmt.Errorf("%w: a line too short, or ended wrongly", errProtocol)
 	}
 	p.text = string(p.raw[1 : len(p.raw)-2])
 	switch p.raw[0] {
@@ -86,7 +86,7 @@ func parse(r *bufio.Reader, depth int) (p parsed, err error) {
 	case '*', '~', '>', '%', '|':
 		err = p.aggregate(r, depth)
 	default:
-		err = fmt.Errorf("%w: a value begins with %q", ErrProtocol, p.raw[0])
+		err = fmt.Errorf("%w: a value begins with %q", errProtocol, p.raw[0])
 	}
 	return p, err
 }
@@ -102,7 +102,7 @@ func unexpected(err error) error {
 func (p *parsed) length(most int) (int, error) {
 	n, err := strconv.Atoi(p.text)
 	if err != nil || n < -1 || n > most {
-		return 0, fmt.Errorf("%w: a length of %q", ErrProtocol, p.text)
+		return 0, fmt.Errorf("%w: a length of %q", errProtocol, p.text)
 	}
 	if n < 0 {
 		p.text = "nil"
@@ -120,7 +120,7 @@ func (p *parsed) bulk(r *bufio.Reader) error {
 		return unexpected(err)
 	}
 	if string(body[n:]) != "\r\n" {
-		return fmt.Errorf("%w: a string is longer than it says", ErrProtocol)
+		return fmt.Errorf("%w: a string is longer than it says", errProtocol)
 	}
 	p.raw, p.text = append(p.raw, body...), string(body[:n])
 	return nil
@@ -156,19 +156,19 @@ type Command struct {
 	Args []string // the first argument is the name, as the client wrote it
 }
 
-// ReadCommand reads one command: an array of strings.
-func ReadCommand(r *bufio.Reader) (Command, error) {
+// readCommand reads one command: an array of strings.
+func readCommand(r *bufio.Reader) (Command, error) {
 	p, err := parse(r, 0)
 	if err != nil {
 		return Command{}, err
 	}
 	if p.raw[0] != '*' || len(p.parts) == 0 {
-		return Command{}, fmt.Errorf("%w: a command is an array with a name", ErrProtocol)
+		return Command{}, fmt.Errorf("%w: a command is an array with a name", errProtocol)
 	}
 	c := Command{Raw: p.raw, Args: make([]string, 0, len(p.parts))}
 	for _, part := range p.parts {
 		if part.raw[0] != '$' || part.raw[1] == '-' {
-			return Command{}, fmt.Errorf("%w: a command's argument is no string", ErrProtocol)
+			return Command{}, fmt.Errorf("%w: a command's argument is no string", errProtocol)
 		}
 		c.Args = append(c.Args, part.text)
 	}

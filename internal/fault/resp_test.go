@@ -31,11 +31,11 @@ func TestReadValue(t *testing.T) {
 		">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n": "[invalidate [k]]",
 	} {
 		r := reader(text + "+next\r\n")
-		v, err := ReadValue(r)
+		v, err := readValue(r)
 		if err != nil || string(v) != text || v.String() != shown {
 			t.Errorf("%q: read %q, shown as %q, want %q, %v", text, v, v.String(), shown, err)
 		}
-		if next, err := ReadValue(r); err != nil || string(next) != "+next\r\n" {
+		if next, err := readValue(r); err != nil || string(next) != "+next\r\n" {
 			t.Errorf("%q: then read %q, %v", text, next, err)
 		}
 	}
@@ -43,21 +43,21 @@ func TestReadValue(t *testing.T) {
 
 func TestReadValueRefuses(t *testing.T) {
 	for text, want := range map[string]error{
-		"x\r\n": ErrProtocol, "\r\n": ErrProtocol, "+OK\n": ErrProtocol, "$x\r\n": ErrProtocol,
-		"$5\r\nhello!!": ErrProtocol,
-		"$-2\r\n":       ErrProtocol, "*999999999\r\n": ErrProtocol, "$99999999999\r\n": ErrProtocol,
-		strings.Repeat("*1\r\n", 100): ErrProtocol,
+		"x\r\n": errProtocol, "\r\n": errProtocol, "+OK\n": errProtocol, "$x\r\n": errProtocol,
+		"$5\r\nhello!!": errProtocol,
+		"$-2\r\n":       errProtocol, "*999999999\r\n": errProtocol, "$99999999999\r\n": errProtocol,
+		strings.Repeat("*1\r\n", 100): errProtocol,
 		"+OK":                         io.ErrUnexpectedEOF, "$5\r\nhel": io.ErrUnexpectedEOF,
 		"*2\r\n:1\r\n": io.ErrUnexpectedEOF, "": io.EOF,
 	} {
-		if v, err := ReadValue(reader(text)); !errors.Is(err, want) {
+		if v, err := readValue(reader(text)); !errors.Is(err, want) {
 			t.Errorf("%.20q: read %.20q, %v", text, v, err)
 		}
 	}
 }
 
 func TestReadCommand(t *testing.T) {
-	cmd, err := ReadCommand(reader("*3\r\n$3\r\nset\r\n$1\r\nk\r\n$2\r\n\r\n\r\n"))
+	cmd, err := readCommand(reader("*3\r\n$3\r\nset\r\n$1\r\nk\r\n$2\r\n\r\n\r\n"))
 	if err != nil || !slices.Equal(cmd.Args, []string{"set", "k", "\r\n"}) {
 		t.Fatalf("%q, %v", cmd.Args, err)
 	}
@@ -65,7 +65,7 @@ func TestReadCommand(t *testing.T) {
 		t.Errorf("%q is not taken for what it is", cmd.Args)
 	}
 	for _, text := range []string{"PING\r\n", "*0\r\n", "*1\r\n:1\r\n", "*-1\r\n", "*1\r\n$-1\r\n"} {
-		if _, err := ReadCommand(reader(text)); !errors.Is(err, ErrProtocol) {
+		if _, err := readCommand(reader(text)); !errors.Is(err, errProtocol) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -94,15 +94,15 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("*1\r\n$-1\r\n"))
 	f.Add([]byte("|1\r\n+a\r\n+b\r\n%1\r\n:1\r\n_\r\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		v, err := ReadValue(bufio.NewReader(bytes.NewReader(text)))
+		v, err := readValue(bufio.NewReader(bytes.NewReader(text)))
 		if err == nil && !bytes.HasPrefix(text, v) {
 			t.Errorf("%q read as %q", text, v)
 		}
-		cmd, err := ReadCommand(bufio.NewReader(bytes.NewReader(text)))
+		cmd, err := readCommand(bufio.NewReader(bytes.NewReader(text)))
 		if err != nil {
 			return
 		}
-		back, err := ReadCommand(bufio.NewReader(bytes.NewReader(NewCommand(cmd.Args...).Raw)))
+		back, err := readCommand(bufio.NewReader(bytes.NewReader(NewCommand(cmd.Args...).Raw)))
 		if err != nil || !slices.Equal(back.Args, cmd.Args) {
 			t.Errorf("%q came back as %q, %v", cmd.Args, back.Args, err)
 		}

@@ -19,7 +19,8 @@ func TestAcceptedOnAReplica(t *testing.T) {
 	backendtest.Need(t, "redis-server")
 	set := backendtest.Sentinels(t)
 	_, replica, _ := set.Nodes()
-	s := newSite(t, backendtest.DialRedis(t, set.URL()), backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
+	db := backendtest.DialDatabase(t, backendtest.Database(t, "embedded"))
+	s := newSite(t, backendtest.DialRedis(t, set.URL()), db)
 	service := s.instance(t, withStream(stock.Stream{Replicas: 1, Patience: patience}))
 	const units = 50
 	s.put(t, service, units)

@@ -70,7 +70,8 @@ func etcdEndpoints(spec string) ([]string, error) {
 		u, err := url.Parse(endpoint)
 		if err != nil || u.Scheme != "http" || u.User != nil || strings.Trim(u.Path, "/") != "" ||
 			u.RawQuery != "" || !isHostPort(u.Host) {
-			return nil, fmt.Errorf("%w of -etcd, address %d%s: %s (allowed: local, http://HOST:PORT[,http://HOST:PORT…])",
+			return nil, fmt.Errorf("%w of -etcd, address %d%s: %s "+
+				"(allowed: local, http://HOST:PORT[,http://HOST:PORT…])",
 				backend.ErrSpec, i+1, shown(endpoint), etcdFault(endpoint))
 		}
 		endpoints[i] = "http://" + u.Host

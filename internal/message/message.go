@@ -97,15 +97,24 @@ func (m Message) Translate(told func(format string) string) string {
 			next, _ = strconv.Atoi(strings.Split(number, "]")[0])
 			next-- // numbers begin with 1
 		}
-		if next < 0 || next >= len(m.args) {
+		switch arg := m.arg(next).(type) {
+		case Message:
+			text.WriteString(arg.Translate(told))
+		case string:
+			text.WriteString(arg)
+		default:
 			text.WriteString(verb)
-		} else if inner, ok := m.args[next].(Message); ok {
-			text.WriteString(inner.Translate(told))
-		} else {
-			text.WriteString(m.args[next].(string))
 		}
 		next++
 	}
+}
+
+// arg returns an argument, or nil if there is none with this index.
+func (m Message) arg(i int) any {
+	if i < 0 || i >= len(m.args) {
+		return nil
+	}
+	return m.args[i]
 }
 
 // Map returns the sentence with the result of change for each of its arguments, or, if it has none,
@@ -138,40 +147,40 @@ func (m Message) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (m *Message) UnmarshalJSON(text []byte) error {
-	var list []any
-	err := json.Unmarshal(text, &list)
-	if err == nil && list != nil { // null leaves m as it is
-		*m, err = read(list)
+	if string(text) == "null" {
+		return nil
 	}
-	return err
-}
-
-// read makes a Message of a list in JSON.
-func read(list []any) (Message, error) {
+	var list []json.RawMessage
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
 	if len(list) == 0 {
-		return Message{}, errors.New("a message without a format")
+		return errors.New("a message without a format")
 	}
-	format, ok := list[0].(string)
-	if !ok {
-		return Message{}, fmt.Errorf("a message with the format %v", list[0])
+	*m = Message{}
+	if err := json.Unmarshal(list[0], &m.format); err != nil {
+		return err
 	}
-	m := Text(format)
-	for _, arg := range list[1:] {
-		switch arg := arg.(type) {
-		case string:
-			m.args = append(m.args, arg)
-		case []any:
-			inner, err := read(arg)
-			if err != nil {
-				return Message{}, err
+	for _, text := range list[1:] {
+		var arg string
+		if text[0] != '[' {
+			if err := json.Unmarshal(text, &arg); err != nil {
+				return err
 			}
-			m.args = append(m.args, inner)
-		default:
-			return Message{}, fmt.Errorf("a message with the argument %v", arg)
+			m.args = append(m.args, arg)
+			continue
 		}
+		var inner Message
+		if err := inner.UnmarshalJSON(text); err != nil {
+			return err
+		}
+		m.args = append(m.args, inner)
 	}
-	m.english = m.inEnglish()
-	return m, nil
+	m.english = m.format
+	if len(m.args) > 0 {
+		m.english = m.inEnglish()
+	}
+	return nil
 }
 
 // failure is an error from which Of makes a Message.

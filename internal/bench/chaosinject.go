@@ -102,6 +102,8 @@ func (c *chaosRow) linkFault(ctx context.Context, f chaosFault) (end func(contex
 			each((*fault.Relay).LoseReply)
 			return nil
 		})
+	default:
+		return nil, fmt.Errorf("%s is no fault that the bench can inject", f.kind)
 	}
 	return func(context.Context) error {
 		each((*fault.Relay).Restore)

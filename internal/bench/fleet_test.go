@@ -94,6 +94,7 @@ func missing(t *testing.T) func() (*exec.Cmd, error) {
 type stopper struct {
 	bench.Silent
 	at     string // the row in which it cancels
+	done   int64  // number of buyers that must be done before; 0: none
 	after  time.Duration
 	cancel context.CancelCauseFunc
 	name   string
@@ -103,10 +104,18 @@ func (s *stopper) Row(_, _ int, strategy string, c catalog.Condition) {
 	s.name = strategy + "/" + string(c)
 }
 
-func (s *stopper) Waiting(string, func() int64) {
-	if s.name == s.at {
-		time.AfterFunc(s.after, func() { s.cancel(errStop) })
+func (s *stopper) Waiting(_ string, waiting func() int64) {
+	if s.name != s.at {
+		return
 	}
+	all := waiting()
+	go func() {
+		for waiting() > all-s.done {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(s.after)
+		s.cancel(errStop)
+	}()
 }
 
 // A cancelled run stops immediately, even while holders work, a process is paused, or all

@@ -40,7 +40,7 @@ func TestInterruptedBenchLeavesNothing(t *testing.T) {
 	cfg.Strategies = []string{"v6_watchdog"}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	stop := &stopper{at: "v6_watchdog/partition", after: 200 * time.Millisecond, cancel: cancel}
+	stop := &stopper{at: "v6_watchdog/partition", done: 10, cancel: cancel}
 	if _, err := bench.Run(ctx, cfg, stop); !errors.Is(err, errStop) {
 		t.Errorf("Run: %v", err)
 	}

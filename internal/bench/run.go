@@ -58,8 +58,10 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 	}
 	b.admin = newAdmin(b.token)
 	defer b.admin.CloseIdleConnections()
-	if err := b.askTargets(ctx); err != nil {
-		return nil, err
+	if cfg.away() {
+		if err := b.askTargets(ctx); err != nil {
+			return nil, err
+		}
 	}
 	defer func() { err = errors.Join(err, b.tidy(ctx.Err() != nil)) }()
 	if b.provider != nil {
@@ -125,8 +127,8 @@ func (b *runner) run(ctx context.Context, of Case) (r Result, err error) {
 	if err := b.restart(cfg, of.Condition); err != nil {
 		return r, err
 	}
-	if r.Fleet = b.shops.Fleet; !cfg.away() {
-		r.TTL = cfg.TTL
+	if !cfg.away() {
+		r.TTL, r.Fleet = cfg.TTL, b.shops.Fleet
 	}
 	if cfg.chaotic() {
 		r.Seed = cfg.Seed

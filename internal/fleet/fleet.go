@@ -28,7 +28,8 @@ func New(program func(n int) (Program, error)) *Fleet {
 	return &Fleet{program: program, reached: make(chan Arrival, maxParked)}
 }
 
-// Of returns a fleet of the given members, which need not be processes that were started by Run.
+// Of returns a fleet of the given members. A member without a process, of which only the URL is known,
+// must not be killed, paused, ended or told anything.
 func Of(members ...*Member) *Fleet { return &Fleet{members: members} }
 
 // Fill starts processes until n of them are running, and resets what the members recorded in the
@@ -122,7 +123,7 @@ func (f *Fleet) add(ctx context.Context, n int) error {
 	return err
 }
 
-// Members returns the processes that were started and have not been replaced, including processes
+// Members returns the members that have not been replaced, including processes
 // that were killed in this row.
 func (f *Fleet) Members() []*Member {
 	f.mu.Lock()

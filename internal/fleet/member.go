@@ -264,7 +264,7 @@ func (m *Member) died() error {
 	return fmt.Errorf("%s ended by itself: %v%s", m.name, m.State(), &m.log)
 }
 
-// ended reports whether the process has ended. It returns false for a member that Run did not start.
+// ended reports whether the process has ended. It returns false for a member without a process.
 func (m *Member) ended() bool {
 	if m.Process == nil {
 		return false

@@ -147,9 +147,6 @@ func (r *runner) row(ctx context.Context, one Contender, f fault) (_ report.Lock
 	if err := r.contend(ctx, &e, f); err != nil {
 		return report.Lock{}, err
 	}
-	for _, m := range e.members {
-		m.slips = m.slots.slips(m.contenders)
-	}
 	after, err := r.counted(ctx)
 	if err != nil {
 		return report.Lock{}, err
@@ -157,6 +154,9 @@ func (r *runner) row(ctx context.Context, one Contender, f fault) (_ report.Lock
 	e.commands = after - before - (before - first)
 	if e.counter, err = r.rdb.Get(ctx, key+":counter").Int(); err != nil {
 		return report.Lock{}, fmt.Errorf("reading the counter: %w", err)
+	}
+	for _, m := range e.members { // after the counter: a late contender may still count
+		m.slips = m.slots.slips(m.contenders)
 	}
 	return e.row(), nil
 }

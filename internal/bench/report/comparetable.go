@@ -44,7 +44,7 @@ func ranOn(m Manifest) string {
 	return m.Load(present.Style{}) + "\n" + fmt.Sprintf("redis: %s; db: %s; %s\n", m.Redis, m.DB, m.Go)
 }
 
-// tables writes a table for each figure of each workload of the older report.
+// tables writes what the figures are, and a table for each figure of each workload of r.
 func (r Report) tables(b *strings.Builder, all []pair, columns func(f figure, t *present.Table[pair])) {
 	b.WriteString("medians, and their intervals where runs differ; \"no difference\": the intervals overlap\n")
 	for i, part := range r.Parts() {

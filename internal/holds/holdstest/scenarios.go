@@ -11,7 +11,7 @@ import (
 )
 
 // situations are those that stages handle differently, and the units of their sales. The lab tries
-// many more (internal/lab/sales).
+// many more (internal/lab/anomalies).
 var situations = []struct {
 	name  string
 	units int64

@@ -44,7 +44,8 @@ type Site struct {
 	Redis *locktest.Hook // sees the stage's commands
 	SQL   *SQLHook       // sees the stage's statements
 
-	t testing.TB
+	t   testing.TB
+	new NewStage
 }
 
 // Each runs f on embedded and on real backends, with a sale of the given number of units.
@@ -90,7 +91,7 @@ func New(
 	if err := errors.Join(stock.Migrate(t.Context(), db), holds.Migrate(t.Context(), db)); err != nil {
 		t.Fatal(err)
 	}
-	s := &Site{DB: db, Redis: new(locktest.Hook), SQL: new(SQLHook), t: t}
+	s := &Site{DB: db, Redis: new(locktest.Hook), SQL: new(SQLHook), t: t, new: n}
 	rdb.AddHook(s.Redis)
 	hooked, err := backend.DialDatabaseThrough(t.Context(), url, fault.Injector{Hook: s.SQL.pass}.Through)
 	if err != nil {
@@ -104,10 +105,17 @@ func New(
 	s.Backends = holds.Backends{Redis: rdb, DB: pool, SQL: holds.DialectOf(db), Isolation: level}
 	s.Shop = stock.New(stock.Config{DB: db, Redis: rdb, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	t.Cleanup(s.Shop.Close)
-	s.Stage = n(s.Backends)
+	s.Stage = s.At(nil)
 	s.Item.SKU = fmt.Sprintf("item-%d", skus.Add(1))
 	s.Put(units)
 	return s
+}
+
+// At returns another process's stage on the same backends, with a clock of its own.
+func (s *Site) At(now func() time.Time) holds.Stage {
+	b := s.Backends
+	b.Now = now
+	return s.new(b)
 }
 
 // Put begins a sale.
@@ -296,19 +304,35 @@ func (h *SQLHook) pass(ctx context.Context, s fault.Statement, send func() (faul
 	return err
 }
 
-// Dies makes f fail when it first sends this command to Redis, or a statement that begins with this
-// text, as if the process were killed there.
-func (s *Site) Dies(command, statement string, f func() error) {
-	s.t.Helper()
+// Seam is a place between two writes of a stage: before a Redis command, or before a statement that
+// begins with this text.
+type Seam struct{ redis, statement string }
+
+// The seams.
+var (
+	BeforeHold     = Seam{"zadd", "INSERT INTO oversell_holds "} // after the units were taken
+	BeforeEnd      = Seam{"zrem", "UPDATE oversell_holds "}      // before a hold ends
+	BeforeGiveBack = Seam{"incrby", "UPDATE oversell_items "}    // before its units return to the stock
+)
+
+// Dies makes f fail at a seam, as if the process were killed there.
+func (s *Site) Dies(at Seam, f func() error) { s.fails(at, locktest.Fail(locktest.ErrCut), f) }
+
+// DiesOnce makes f fail only the first time that it reaches the seam.
+func (s *Site) DiesOnce(at Seam, f func() error) {
 	var died atomic.Bool
-	kill := func(_ context.Context, send func() error) error {
+	s.fails(at, func(_ context.Context, send func() error) error {
 		if died.CompareAndSwap(false, true) {
 			return locktest.ErrCut
 		}
 		return send()
-	}
-	rule := s.Redis.On(locktest.Command(command), -1, kill)
-	s.SQL.On(func(text string) bool { return strings.HasPrefix(text, statement) }, kill)
+	}, f)
+}
+
+func (s *Site) fails(at Seam, kill locktest.Action, f func() error) {
+	s.t.Helper()
+	rule := s.Redis.On(locktest.Command(at.redis), -1, kill)
+	s.SQL.On(func(statement string) bool { return strings.HasPrefix(statement, at.statement) }, kill)
 	err := f()
 	rule.Off()
 	s.SQL.On(nil, nil)

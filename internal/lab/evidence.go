@@ -131,14 +131,13 @@ func (p *Process) settle() {
 	}
 }
 
-// enters records that an actor has taken the lock, possibly again, and whether other actors believe
-// that they hold it.
-func (w *World) enters(who string) {
+// enters records that an actor has taken the lock, possibly again. It returns the other actors that
+// believe that they hold it.
+func (w *World) enters(who string) (others []string) {
 	w.Record(HadLock, who)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.steps++
-	var others []string
 	for _, other := range w.inside {
 		if other != who && !slices.Contains(others, other) {
 			others = append(others, other)
@@ -147,8 +146,8 @@ func (w *World) enters(who string) {
 	w.inside = append(w.inside, who)
 	if len(others) > 0 {
 		w.overlaps = append(w.overlaps, message.Newf("%s took the lock while %s held it", who, list(others)))
-		w.trace.overlap(who, others)
 	}
+	return others
 }
 
 // leaves records that an actor no longer relies on one of its holds.

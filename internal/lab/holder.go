@@ -180,12 +180,15 @@ func (h *Holder) acquired() bool {
 			return false
 		}
 	}
-	w.enters(h.Name)
+	others := w.enters(h.Name)
 	h.depth++
 	if h.depth == 1 {
 		w.Trace(h.Name, Hold, "has the lock")
 	} else {
 		w.Trace(h.Name, Hold, "has the lock %d times", h.depth)
+	}
+	if len(others) > 0 {
+		w.trace.overlap(h.Name, others)
 	}
 	if work != nil {
 		told := make(chan struct{})

@@ -59,33 +59,20 @@ func (n *names) key(name string) string {
 }
 
 // words returns the text of a value, in which names stand for keys and tokens. A long value is cut.
-// Pairs are shown as "field=value". A hash has no order, so its pairs are sorted by their names.
+// Pairs are shown as "field=value".
 func (n *names) words(state keyState) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	longest, size := n.longest(), 1
-	if state.pairs() {
-		size = 2
-	}
-	members := slices.Collect(slices.Chunk(slices.Clone(state.words), size))
-	for _, m := range members {
-		for i, word := range m {
-			if when, ok := n.moment(word); ok {
-				m[i] = when
-			} else {
-				m[i] = n.replaced(word, longest)
-			}
-		}
-	}
-	if state.kind == "hash" {
-		slices.SortFunc(members, slices.Compare[[]string])
-	}
-	more := ""
+	longest, more := n.longest(), ""
+	members, named := n.members(state, longest)
 	if left := len(members) - mostWords; left > 0 {
 		members, more = members[:mostWords], fmt.Sprintf(" … %d more", left)
 	}
 	words := make([]string, len(members))
 	for i, m := range members {
+		for j := named; j < len(m); j++ {
+			m[j] = n.word(m[j], longest)
+		}
 		words[i] = strings.Join(m, "=")
 	}
 	text := []rune(strings.Join(words, " "))
@@ -93,6 +80,35 @@ func (n *names) words(state keyState) string {
 		text = append(text[:mostRunes], '…')
 	}
 	return string(text) + more
+}
+
+// members returns the members of a value in the order in which they are shown. A member is one
+// word, or two if the value consists of pairs. A hash has no order, so its fields are replaced by
+// their names and then sorted. Named is the number of words of each member that are already
+// replaced.
+func (n *names) members(state keyState, longest []string) (members [][]string, named int) {
+	size := 1
+	if state.pairs() {
+		size = 2
+	}
+	members = slices.Collect(slices.Chunk(slices.Clone(state.words), size))
+	if state.kind != "hash" {
+		return members, 0
+	}
+	for _, m := range members {
+		m[0] = n.word(m[0], longest)
+	}
+	slices.SortFunc(members, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
+	return members, 1
+}
+
+// word returns a word of a value, in which names stand for keys and tokens. Longest lists the known
+// keys, the longest first.
+func (n *names) word(word string, longest []string) string {
+	if when, ok := n.moment(word); ok {
+		return when
+	}
+	return n.replaced(word, longest)
 }
 
 // touched adds the keys of a command and the keys that its script derives from them to the keyspace.

@@ -147,8 +147,8 @@ type Stage interface {
 	// Units counts the units of a sale that are not sold.
 	Units(ctx context.Context, sku, saleID string) (Units, error)
 
-	// List returns at most limit holds of a sale as they are now, in any order: the newest ones, or,
-	// in a stage that forgets ended holds, those that remain.
+	// List returns at most limit holds of a sale as they are now, in any order: the newest ones. A stage
+	// that forgets ended holds lists the newest of those that remain.
 	List(ctx context.Context, sku, saleID string, limit int) ([]Hold, error)
 }
 

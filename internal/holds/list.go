@@ -59,7 +59,7 @@ const forgotten Status = "forgotten"
 const maxAudited = 5_000
 
 // List returns the newest holds of the item's current sale. It does not read everything at the same
-// moment, so a hold and its order may disagree.
+// moment, so a hold, its order and its payments may disagree.
 func (s *Service) List(ctx context.Context, sku string) (Listing, error) {
 	if err := stock.CheckSKU(sku); err != nil {
 		return Listing{}, err

@@ -86,7 +86,7 @@ func TestStreamsAreBounded(t *testing.T) {
 			w := httptest.NewRecorder()
 			go h.ServeHTTP(w, req)
 			synctest.Wait() // until it streams, or was refused
-			if w.Code != status ||
+			if w.Code != status || w.Flushed != (status == http.StatusOK) ||
 				status == http.StatusServiceUnavailable && !strings.Contains(w.Body.String(), `"code":"too_many"`) {
 				t.Errorf("from %s with %v: %d %s, want %d", from, headers, w.Code, w.Body, status)
 			}

@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"fmt"
+	"net/http"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -259,7 +260,11 @@ func TestFirstPaintIsSmall(t *testing.T) {
 		size := 0
 		for _, name := range files {
 			where := strings.TrimSuffix(path.Join("/page", name), "index.html")
-			size += get(p, where, "Accept-Encoding", "gzip").Body.Len()
+			w := get(p, where, "Accept-Encoding", "gzip")
+			if w.Code != http.StatusOK {
+				t.Errorf("%s: %d", where, w.Code)
+			}
+			size += w.Body.Len()
 		}
 		if size > maxFirstPaint {
 			t.Errorf("%s: the first paint loads %d bytes; want at most %d: %v", language, size, maxFirstPaint, files)

@@ -40,6 +40,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -276,15 +277,16 @@ func (s *Stage) has(ctx context.Context, sku, saleID, buyer string) (units int64
 	return units, nil
 }
 
-// List returns the holds of a sale that have not been ended. The stage forgets ended holds.
+// List returns the newest holds of a sale that have not been ended. The stage forgets ended holds.
 func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) (all []holds.Hold, err error) {
-	there, err := s.byExpiry(ctx, sku, &redis.ZRangeBy{Min: "-inf", Max: "+inf", Count: int64(limit)})
+	there, err := s.byExpiry(ctx, sku, &redis.ZRangeBy{Min: "-inf", Max: "+inf"})
 	for _, h := range there {
 		if h.SaleID == saleID {
 			all = append(all, h.At(s.now()))
 		}
 	}
-	return all, err
+	slices.SortFunc(all, func(a, b holds.Hold) int { return cmp.Compare(b.ID, a.ID) }) // ids begin with the time
+	return all[:min(len(all), limit)], err
 }
 
 // Units counts the units of a sale that are not sold.

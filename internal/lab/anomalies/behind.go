@@ -56,7 +56,7 @@ func openBehind(w *lab.World, units int64) *behind {
 	if isPool(w.Subject) {
 		item.Keeper = stock.InDatabase
 	}
-	b := &behind{onSale: put(w, item)}
+	b := &behind{onSale: put(w, item, nil)}
 	b.audit = b.seller(w.Side, b.db)
 	if n, ok := b.audit.(naiveSeller); ok {
 		open := n.Open

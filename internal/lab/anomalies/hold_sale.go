@@ -18,7 +18,6 @@ import (
 	"gorm.io/driver/mysql"
 	"gorm.io/gorm"
 
-	"oversell/internal/backend"
 	"oversell/internal/catalog"
 	"oversell/internal/holds"
 	"oversell/internal/lab"
@@ -35,12 +34,12 @@ type onSale struct {
 	item  stock.Item
 }
 
-// put puts an item on sale.
-func put(w *lab.World, item stock.Item) *onSale {
+// put puts an item on sale. A history that is not nil is that of the Redis.
+func put(w *lab.World, item stock.Item, history func(ctx context.Context, key string) (string, error)) *onSale {
 	o := &onSale{w: w, units: item.Initial, db: w.SideDatabase(openDatabase)}
 	err := migrate(w.Context(), o.db)
 	lab.Need(err == nil, "the tables could not be created: %v", err)
-	o.till = o.serve(stock.Config{DB: o.db, Redis: w.Side, History: backend.RedisHistory(w.Side)})
+	o.till = o.serve(stock.Config{DB: o.db, Redis: w.Side, History: history})
 	item.SKU = w.SKU
 	migrated.Lock() // in MySQL, concurrent puts of new items deadlock
 	o.item, err = o.till.Put(w.Context(), item)
@@ -70,7 +69,7 @@ type sale struct {
 }
 
 func open(w *lab.World, units int64) *sale {
-	s := &sale{onSale: put(w, stock.Item{Initial: units, Keeper: stock.InHolds}), client: newProvider()}
+	s := &sale{onSale: put(w, stock.Item{Initial: units, Keeper: stock.InHolds}, nil), client: newProvider()}
 	w.Cleanup(s.forget)
 	w.NameKey("oversell:h1:"+w.SKU, "h1")
 	w.NameKey("oversell:h1:"+w.SKU+":"+s.item.SaleID, "h1")

@@ -94,7 +94,7 @@ func (o *outlet) answer() error {
 // openFlashSale puts an item on sale as the shop does. The trace begins with its keys, because it
 // does not show the till's commands to Redis.
 func openFlashSale(w *lab.World, units int64) *onSale {
-	o := put(w, stock.Item{Initial: units})
+	o := put(w, stock.Item{Initial: units}, backend.RedisHistory(w.Side))
 	prefix := "oversell:{" + w.SKU + "}:"
 	w.SetLockKey(prefix + "lock:" + w.Subject.Name)
 	w.NameKey(prefix+"claims", "claims")

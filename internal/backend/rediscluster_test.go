@@ -132,3 +132,25 @@ func TestClusterFailover(t *testing.T) {
 	t.Logf("the client found the new primary after %v", time.Since(start))
 	noticed()
 }
+
+// A client finds the keys of a slot that moves to another primary, during the move and after it.
+func TestClientFollowsASlot(t *testing.T) {
+	c := backendtest.LocalCluster(t)
+	rdb := backendtest.DialRedis(t, c.URL())
+	keys := []string{"{k}1", "{k}2", "{k}3"}
+	increment := func() {
+		for _, key := range keys {
+			if err := rdb.Incr(t.Context(), key).Err(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	increment()
+	c.Migrate(t, c.Slot(t, "{k}"), func(int) { increment() })
+	increment()
+	for _, key := range keys {
+		if n, err := rdb.Get(t.Context(), key).Int(); n != 5 || err != nil {
+			t.Errorf("%s is %d, %v; want 5", key, n, err)
+		}
+	}
+}

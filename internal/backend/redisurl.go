@@ -228,7 +228,8 @@ func WithReadTimeout(redisURL string, d time.Duration) (string, error) {
 	if !found {
 		return address + "?read_timeout=" + d.String(), nil
 	}
-	if query, _ := url.ParseQuery(parameters); query.Get("read_timeout") != "" {
+	query, _ := url.ParseQuery(parameters)
+	if set := query["read_timeout"]; len(set) > 0 && set[len(set)-1] != "" { // the client takes the last one
 		return redisURL, nil
 	}
 	return redisURL + "&read_timeout=" + d.String(), nil

@@ -53,9 +53,8 @@ func TestLocalZooKeeper(t *testing.T) {
 	defer func() { _ = server.Close() }() // after a failure; twice does no harm
 	for _, c := range []struct{ ask, want time.Duration }{
 		{5 * time.Second, 5 * time.Second},
-		// The server's shortest session timeout. The client allows two thirds of its own for the reply.
-		{900 * time.Millisecond, time.Second},
-		{time.Hour, time.Minute}, // and the longest
+		{200 * time.Millisecond, time.Second}, // the server's shortest session timeout
+		{time.Hour, time.Minute},              // and the longest
 	} {
 		conn, err := DialZooKeeper(t.Context(), server.Addresses, c.ask)
 		backendtest.Must(t, err)
@@ -172,7 +171,7 @@ func inTime(t *testing.T, dial func() error) {
 	if !errors.Is(err, backend.ErrUnreachable) {
 		t.Errorf("%v; want %v", err, backend.ErrUnreachable)
 	}
-	if took := time.Since(start); took > 10*dialTimeout { // much more, because a busy machine is slow
+	if took := time.Since(start); took > dialTimeout+backendtest.Slack {
 		t.Errorf("told after %v", took)
 	}
 }

@@ -43,7 +43,7 @@ func ServeZooKeeper(ctx context.Context, spec string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return start(ctx, "", local.Command{
+	s, err := start(ctx, "", local.Command{
 		Name: "zookeeper",
 		Path: java,
 		Prepare: func(_ context.Context, dir string, port int) error {
@@ -61,20 +61,34 @@ func ServeZooKeeper(ctx context.Context, spec string) (*Server, error) {
 				"-cp", classPath, "org.apache.zookeeper.server.ZooKeeperServerMain", filepath.Join(dir, zkConfigFile),
 			}
 		},
-		Ready: func(c net.Conn) error {
-			if err := isOK(c); err != nil {
-				return err
-			}
-			// On a busy machine, the first session takes a new Java process seconds.
-			first, err := DialZooKeeper(ctx, []string{c.RemoteAddr().String()}, startTimeout)
-			if err == nil {
-				first.Close()
-			}
-			return err
-		},
+		Ready:   isOK,
 		OnPort:  true,
 		Timeout: startTimeout,
 	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.awaitSession(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// awaitSession waits until a new ZooKeeper has granted a session. On a busy machine, the first one takes
+// a new Java process longer than DialZooKeeper waits.
+func (s *Server) awaitSession(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		conn, err := DialZooKeeper(ctx, s.Addresses, time.Second)
+		if err == nil {
+			conn.Close()
+			return nil
+		}
+		if ended := s.Err(); ended != nil || ctx.Err() != nil {
+			return errors.Join(ended, fmt.Errorf("waiting for the first session: %w", err))
+		}
+	}
 }
 
 // zkConfigFile is the configuration file in the server's folder.

@@ -43,6 +43,9 @@ type Cluster struct {
 //
 // The error wraps ErrMissing if redis-server is not installed.
 func StartCluster(ctx context.Context) (*Cluster, error) {
+	if _, err := RedisPath(); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, groupLimit)
 	defer cancel()
 	const nodes = 2 * clusterPrimaries

@@ -321,9 +321,9 @@ func tempDir(inMemory bool) (string, error) {
 	return dir, nil
 }
 
-// FreePort returns an unused TCP port of the loopback interface, below those that systems give to
-// clients and to listeners on port 0: otherwise one of them might have the port of a server that is
-// killed before the server is restarted. FreePort does not reserve the port.
+// FreePort returns an unused TCP port of the loopback interface, below those that Linux, macOS and
+// Windows give to clients and to listeners on port 0 by default: otherwise one of them might have the
+// port of a server that is killed before the server is restarted. FreePort does not reserve the port.
 func FreePort() (int, error) {
 	const lowest, ports, tries = 10_000, 20_000, 100
 	var last error

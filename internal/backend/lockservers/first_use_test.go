@@ -46,8 +46,10 @@ func TestServerThatFailedSinceIsTold(t *testing.T) {
 	backendtest.System(t)
 	broken := make(chan struct{})
 	cause := errors.New("no more files")
+	started := 0
 	l := &Servers{late: map[catalog.Need]bool{catalog.NeedsEtcd: true}, of: map[catalog.Need]*onDemand[*server]{
 		catalog.NeedsEtcd: newOnDemand(func(ctx context.Context) (*server, error) {
+			started++
 			s, err := Specs{Etcd: "local"}.serve(ctx, catalog.NeedsEtcd)
 			if err != nil {
 				return nil, err
@@ -70,6 +72,9 @@ func TestServerThatFailedSinceIsTold(t *testing.T) {
 	}()
 	c := clients(t, l)
 	defer c.Close()
+	if started != 0 {
+		t.Error("it is started before it is used")
+	}
 	backendtest.Must(t, sells(t, c, "etcd"))
 	close(broken)
 	if err := sells(t, c, "etcd"); !errors.Is(err, cause) {

@@ -35,10 +35,8 @@ const (
 	zooKeeperSlack = 500 * time.Millisecond
 
 	// zooKeeperAsked is a requested session timeout that is shorter than any timeout that a server
-	// grants, unless the server's ticks are shorter than half of it. It is not shorter still, because
-	// the client waits for the server's answer for only a few times this timeout, and a busy server
-	// may need a while.
-	zooKeeperAsked = 900 * time.Millisecond
+	// grants, unless the server is set up with a very short one.
+	zooKeeperAsked = 200 * time.Millisecond
 )
 
 // Ask asks etcd and ZooKeeper, if a contains their addresses, for the terms of their leases. If

@@ -238,9 +238,9 @@ func (s *site) waitForDrain(t *testing.T) {
 	t.Helper()
 	eventually(t, "a change waits for the claim", func() (bool, any) {
 		var draining int64
-		err := s.db.Raw("SELECT COUNT(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND " +
-			"info LIKE 'DELETE FROM `oversell_units`%'").Scan(&draining).Error
-		return draining > 0, err
+		must(t, s.db.Raw("SELECT COUNT(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND "+
+			"info LIKE 'DELETE FROM `oversell_units`%'").Scan(&draining).Error)
+		return draining > 0, draining
 	})
 }
 

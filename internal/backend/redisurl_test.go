@@ -251,6 +251,8 @@ func TestWithReadTimeout(t *testing.T) {
 		"redis://a:7000,b:7001?protocol=2",
 		"redis+sentinel://a:26379,b:26379/mymaster/1",
 		"redis://127.0.0.1:6379?read_timeout=3s",
+		"redis://127.0.0.1:6379?read_timeout=&read_timeout=3s",
+		"redis://127.0.0.1:6379?read_timeout=1s&read_timeout=", // the last one counts, and it is empty
 	} {
 		t.Run(url, func(t *testing.T) {
 			with, err := WithReadTimeout(url, 3*time.Second)

@@ -110,7 +110,7 @@ func (s *stopper) Waiting(_ string, waiting func() int64) {
 	}
 	all := waiting()
 	go func() {
-		for waiting() > all-s.done {
+		for waiting() > max(0, all-s.done) {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(s.after)

@@ -45,7 +45,7 @@ func explain(fs *flag.FlagSet, err error) error {
 	}
 	text := strings.TrimPrefix(err.Error(), "error parsing commandline arguments: ")
 	if name, found := strings.CutPrefix(text, "flag provided but not defined: -"); found {
-		if near := naming.Near(name, Names(fs)); len(near) > 0 {
+		if near := naming.Near(name, names(fs)); len(near) > 0 {
 			return fmt.Errorf("there is no flag -%s; did you mean -%s?", name, strings.Join(near, " or -"))
 		}
 		return fmt.Errorf("there is no flag -%s (-h all shows all)", name)
@@ -76,8 +76,8 @@ func valueOf(fs *flag.FlagSet, name string) any {
 	return nil
 }
 
-// Names returns the names of all flags, sorted.
-func Names(fs *flag.FlagSet) []string {
+// names returns the names of all flags, sorted.
+func names(fs *flag.FlagSet) []string {
 	var list []string
 	fs.VisitAll(func(f *flag.Flag) { list = append(list, f.Name) })
 	return list
@@ -113,7 +113,7 @@ func (h Help) Write(w io.Writer, fs *flag.FlagSet, args []string) {
 		for _, name := range strings.Fields(h.Usual) {
 			describe(&b, fs.Lookup(name), brief)
 		}
-		fmt.Fprintf(&b, "\n%s\n%s -h all shows all %d flags, and more examples.\n", h.End, h.Program, len(Names(fs)))
+		fmt.Fprintf(&b, "\n%s\n%s -h all shows all %d flags, and more examples.\n", h.End, h.Program, len(names(fs)))
 		return
 	}
 	b.WriteString(h.More)
@@ -184,7 +184,7 @@ func (h Help) Check(fs *flag.FlagSet) error {
 		grouped = append(grouped, strings.Fields(g.Flags)...)
 	}
 	slices.Sort(grouped)
-	if all := Names(fs); !slices.Equal(grouped, all) {
+	if all := names(fs); !slices.Equal(grouped, all) {
 		return fmt.Errorf("-h all shows %v, and the flags are %v", grouped, all)
 	}
 	var err error

@@ -43,6 +43,8 @@ func ServeZooKeeper(ctx context.Context, spec string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	s, err := start(ctx, "", local.Command{
 		Name: "zookeeper",
 		Path: java,
@@ -77,8 +79,6 @@ func ServeZooKeeper(ctx context.Context, spec string) (*Server, error) {
 // awaitSession waits until a new ZooKeeper has granted a session. On a busy machine, the first one takes
 // a new Java process longer than DialZooKeeper waits.
 func (s *Server) awaitSession(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	for {
 		conn, err := DialZooKeeper(ctx, s.Addresses, time.Second)
 		if err == nil {

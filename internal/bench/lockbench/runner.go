@@ -155,7 +155,7 @@ func (r *runner) row(ctx context.Context, one Contender, f fault) (_ report.Lock
 	if e.counter, err = r.rdb.Get(ctx, key+":counter").Int(); err != nil {
 		return report.Lock{}, fmt.Errorf("reading the counter: %w", err)
 	}
-	for _, m := range e.members { // after the counter: a late contender may still count
+	for _, m := range e.members { // right after the counter: a late contender may still write
 		m.slips = m.slots.slips(m.contenders)
 	}
 	return e.row(), nil

@@ -201,10 +201,11 @@ func (r *run) watch() []snapshot {
 
 func (r *run) snapshot(at time.Duration) snapshot {
 	v := snapshot{at: at, open: r.Requests(), section: r.Section, done: r.Done, sold: r.Wrote != nil}
-	v.held, v.spare = r.Connections()
+	told := r.Told
+	v.held, v.spare = r.Connections() // last: its mutex orders the reads before later writes
 	var b strings.Builder
 	if !v.done {
-		fmt.Fprintf(&b, "%v %v", v.section, r.Told && v.inside())
+		fmt.Fprintf(&b, "%v %v", v.section, told && v.inside())
 	}
 	for _, c := range v.open {
 		if never(c) {

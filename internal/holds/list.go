@@ -38,7 +38,7 @@ type Listed struct {
 	ExpiresAt time.Time       `json:"expires_at,omitzero"`
 	CreatedAt time.Time       `json:"created_at"`
 	Order     *Order          `json:"order,omitempty"`
-	Payments  []ListedPayment `json:"payments,omitempty"` // only with Config.Entries
+	Payments  []ListedPayment `json:"payments,omitempty"` // none if Listing.Books is nil
 }
 
 // ListedPayment is a payment of a Listed hold.
@@ -102,11 +102,12 @@ func (s *Service) List(ctx context.Context, sku string) (Listing, error) {
 func joined(all []Hold, orders []stock.Order, entries []payment.Entry) []Listed {
 	listed := make([]Listed, 0, len(all))
 	at := make(map[string]int, len(all)) // the index of a hold, by its id
-	find := func(unknown Listed) *Listed {
-		i, known := at[unknown.ID]
+	// find returns the listed hold with the id of h. If there is none, it lists h.
+	find := func(h Listed) *Listed {
+		i, known := at[h.ID]
 		if !known {
 			i = len(listed)
-			at[unknown.ID], listed = i, append(listed, unknown)
+			at[h.ID], listed = i, append(listed, h)
 		}
 		return &listed[i]
 	}

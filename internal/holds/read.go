@@ -53,7 +53,7 @@ func First(all []Hold, err error) (Hold, error) {
 	return all[0], nil
 }
 
-// ReadOrder reads the order that a hold has become. Its error wraps sql.ErrNoRows if there is none.
+// ReadOrder reads the order with the id of a hold. Its error wraps sql.ErrNoRows if there is none.
 func ReadOrder(ctx context.Context, db *sql.DB, holdID string) (o Order, err error) {
 	err = db.QueryRowContext(ctx, "SELECT id, sku, sale_id, quantity, idempotency_key, created_at FROM "+
 		"oversell_orders WHERE id = ?", holdID).

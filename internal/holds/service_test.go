@@ -893,7 +893,7 @@ func TestLostUnitIsStranded(t *testing.T) {
 // At most MaxListed holds are listed: the newest ones.
 func TestListIsBounded(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
-		for _, stage := range []string{"h1_counter", "h2_status", h3} {
+		for _, stage := range catalog.HoldNames() {
 			s.put(t, holds.MaxListed+20)
 			var last holds.Hold
 			for range holds.MaxListed + 10 {

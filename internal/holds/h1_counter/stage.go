@@ -277,14 +277,20 @@ func (s *Stage) has(ctx context.Context, sku, saleID, buyer string) (units int64
 	return units, nil
 }
 
-// List returns the newest holds of a sale that have not been ended. The stage forgets ended holds.
-func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) (all []holds.Hold, err error) {
+// ofSale reads the holds of a sale that have not been ended, as they are now.
+func (s *Stage) ofSale(ctx context.Context, sku, saleID string) (all []holds.Hold, err error) {
 	there, err := s.byExpiry(ctx, sku, &redis.ZRangeBy{Min: "-inf", Max: "+inf"})
 	for _, h := range there {
 		if h.SaleID == saleID {
 			all = append(all, h.At(s.now()))
 		}
 	}
+	return all, err
+}
+
+// List returns the newest holds of a sale that have not been ended. The stage forgets ended holds.
+func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) ([]holds.Hold, error) {
+	all, err := s.ofSale(ctx, sku, saleID)
 	slices.SortFunc(all, func(a, b holds.Hold) int { return cmp.Compare(b.ID, a.ID) }) // ids begin with the time
 	return all[:min(len(all), limit)], err
 }
@@ -294,13 +300,11 @@ func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, e
 	if u.Left, err = s.left(ctx, sku, saleID); err != nil {
 		return u, err
 	}
-	all, err := s.byExpiry(ctx, sku, &redis.ZRangeBy{Min: "-inf", Max: "+inf"})
+	all, err := s.ofSale(ctx, sku, saleID)
 	for _, h := range all {
-		switch {
-		case h.SaleID != saleID:
-		case h.At(s.now()).Status == holds.Held:
+		if h.Status == holds.Held {
 			u.Held += h.Quantity
-		default:
+		} else {
 			u.Due += h.Quantity
 		}
 	}

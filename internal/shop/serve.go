@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"oversell/internal/payment"
 	"time"
 )
 
@@ -29,13 +30,14 @@ func maxConnections(files, reserved int) int {
 	return max(files-ownFiles-reserved, files/2)
 }
 
-// serve runs the HTTP server until ctx is cancelled or the server fails.
-func (p *parts) serve(ctx context.Context) error {
+// serve runs the HTTP server until ctx is cancelled or the server fails. The embedded payment provider
+// own may be nil.
+func (p *parts) serve(ctx context.Context, own *payment.Server) error {
 	inner, err := net.Listen("tcp", p.cfg.Web.Addr)
 	if err != nil {
 		return fmt.Errorf("listening on %s: %w", p.cfg.Web.Addr, err)
 	}
-	if err := webhooksTo(p.provider, inner.Addr()); err != nil {
+	if err := webhooksTo(own, inner.Addr()); err != nil {
 		return errors.Join(err, inner.Close())
 	}
 	most := maxConnections(openFiles(), p.cfg.OtherFiles)

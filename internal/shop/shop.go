@@ -25,7 +25,6 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/holds"
 	"oversell/internal/locks/thirdparty"
-	"oversell/internal/payment"
 	"oversell/internal/stock"
 	"oversell/internal/stock/stream"
 	"oversell/internal/web"
@@ -168,7 +167,6 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer closing(cfg.Logger, "the sale by holds", endHolds)
 	p := assemble(cfg, served, o)
-	p.provider = own
 	defer p.api.Wait(sectionTimeout)
 	defer p.close()
 	if cfg.Item != nil {
@@ -190,7 +188,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if !cfg.NoConsumer {
 		stop = consume(ctx, cfg.Hurry, p.stock, cfg.Consumer, p.finishTime)
 	}
-	err = p.serve(ctx)
+	err = p.serve(ctx, own)
 	stop()
 	return errors.Join(err, p.lost(ctx))
 }
@@ -235,9 +233,9 @@ func (c *Config) dial(ctx context.Context) (rdb redis.UniversalClient, hangUp fu
 	return rdb, hangUp, nil
 }
 
-// consume writes accepted orders until stop is called, and after that for as long as finishTime
-// returns, but not after hurry has ended. It does not end with ctx, because orders of running
-// requests are still accepted.
+// consume writes accepted orders until stop is called. Then stop writes those that are left, for at
+// most the time that finishTime returns, and not after hurry has ended. It does not end with ctx,
+// because orders of running requests are still accepted.
 func consume(
 	ctx, hurry context.Context, s *stock.Service, consumer stream.Consumer, finishTime func() time.Duration,
 ) (stop func()) {
@@ -277,11 +275,10 @@ func closing(log *slog.Logger, what string, close func() error) {
 
 // parts holds the parts of a running shop.
 type parts struct {
-	cfg      Config
-	provider *payment.Server // embedded, or nil
-	stock    *stock.Service
-	cache    *cache.Reader
-	api      *web.API
+	cfg   Config
+	stock *stock.Service
+	cache *cache.Reader
+	api   *web.API
 
 	closing time.Time // when the shop began to close
 }

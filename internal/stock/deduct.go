@@ -185,9 +185,7 @@ func (p *purchase) buy(ctx, wait context.Context) error {
 	begun, tries := time.Now(), len(p.res.Spans)
 	entry := guard.Entry{Key: keys{p.req.SKU}.lock(p.req.Strategy), Owner: p.req.Owner}
 	p.res.Lock, err = p.Guard.Do(wait, p.at, entry, p.section)
-	if steps != nil {
-		p.recordGuard(begun, p.res.Spans[tries:], err)
-	}
+	p.recordGuard(begun, p.res.Spans[tries:], err)
 	if !p.at.inRedis() && errors.Is(err, errUnsure) {
 		s.log.Error("an order may have been written", "sku", p.req.SKU, "quantity", p.req.Quantity, "error", err)
 	}
@@ -440,7 +438,11 @@ func lost(ctx context.Context, err error) error {
 
 // recordGuard records how long the guard took for waiting, for acquiring and for releasing.
 func (p *purchase) recordGuard(begun time.Time, inside []figures.Span, err error) {
-	steps, ended := p.req.Steps, time.Now()
+	steps := p.req.Steps
+	if steps == nil {
+		return
+	}
+	ended := time.Now()
 	if len(inside) == 0 {
 		steps.Add(StepWait, figures.Span{From: begun, To: ended}, err)
 		return

@@ -160,7 +160,8 @@ func (s *site) buy(t *testing.T, service *stock.Service, strategy string) stock.
 func wantRefused(t *testing.T, service *stock.Service, req stock.Request, want error) {
 	t.Helper()
 	if _, err := service.Deduct(t.Context(), req); !errors.Is(err, want) {
-		t.Errorf("%s of %s with key %q: got %v, want %v", req.Strategy, req.SKU, req.IdempotencyKey, err, want)
+		t.Errorf("%d of %s with %s and key %q: got %v, want %v", req.Quantity, req.SKU, req.Strategy,
+			req.IdempotencyKey, err, want)
 	}
 }
 

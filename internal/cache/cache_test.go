@@ -271,7 +271,7 @@ func checkChangeDuringALoad(
 	}
 }
 
-// Anybody can make up names. Redis stores at most a limited number of them at a time, each as a small marker
+// Anybody can make up names. Redis stores only a limited number of them at a time, each as a small marker
 // that expires after ten seconds.
 func TestWhatDoesNotExistFillsNothing(t *testing.T) {
 	const names, most = 500, 100

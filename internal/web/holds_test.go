@@ -29,7 +29,6 @@ const webhookSecret = "the secret of the provider"
 // holdSite is a shop that sells with holds, together with its payment provider.
 type holdSite struct {
 	*site
-	db       *gorm.DB
 	provider *payment.Server
 	paid     *payment.Client
 }
@@ -49,7 +48,7 @@ func newHoldSite(t testing.TB, cfg holds.Config, own bool) *holdSite {
 	pool, err := db.DB()
 	must(t, err)
 	log := slog.New(slog.DiscardHandler)
-	s := &holdSite{db: db, provider: payment.NewServer(payment.Config{
+	s := &holdSite{provider: payment.NewServer(payment.Config{
 		Secret: []byte(webhookSecret), Logger: log, RetryFrom: time.Millisecond,
 	})}
 	address := httptest.NewServer(s.provider)

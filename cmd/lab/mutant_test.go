@@ -26,7 +26,7 @@ import (
 // The lab detects when a stage loses the property that it adds: outcomes differ from the record,
 // and the exit code is 1. On record, none of these anomalies breaks the unchanged stage.
 func TestMutantsAreNoticed(t *testing.T) {
-	// In the lab's shop, it still belongs to the family of its strategy.
+	// unguarded is watch without its guard. In the lab's shop it still belongs to the family of watch.
 	unguarded := lab.Subject{Name: "watch", Guard: func(*lab.Process) guard.Guard { return guard.None{} }}
 	for _, m := range []struct {
 		what    string // the one thing that is changed

@@ -39,7 +39,7 @@ func (p program) print(o options, r lab.Report) error {
 	case len(r.Cells) == 1 && len(beside) == 0:
 		return show.Timeline(p.stdout, r, r.Cells[0], style)
 	case len(r.Manifest.Strategies) == 1 && r.Manifest.Strategies[0] == lab.Yours().Name && len(beside) == 0:
-		return lab.WriteGrade(p.stdout, r, lab.Yours().Name)
+		return lab.WriteGrade(p.stdout, r)
 	}
 	err := show.Matrix(p.stdout, r, style)
 	for _, part := range beside {

@@ -443,7 +443,7 @@ func (g *game) outlast(d time.Duration) (waiting []string) {
 	g.settle()
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		if !g.round() {
-			g.pass(RetryDelay)
+			g.pass(retryDelay)
 		}
 	}
 	for _, b := range g.buyers {

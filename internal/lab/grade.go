@@ -10,10 +10,11 @@ import (
 	"oversell/internal/locks"
 )
 
-// WriteGrade compares a strategy, such as the reader's own lock, with the stages. It groups the
-// promises by the first stage that keeps them, writes how many of each group the strategy keeps and
-// which it breaks, and suggests which promise to keep first.
-func WriteGrade(w io.Writer, r Report, strategy string) error {
+// WriteGrade compares the reader's own lock with the stages. It groups the promises by the first stage
+// that keeps them, writes how many of each group the lock keeps and which it breaks, and suggests which
+// promise to keep first.
+func WriteGrade(w io.Writer, r Report) error {
+	strategy := Yours().Name
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, stage by stage, on %s\n\n", strategy, r.Manifest.Redis)
 	begin := ""

@@ -45,9 +45,9 @@ type Move struct {
 // ScheduleTTL is the lease of a lock in a schedule.
 const ScheduleTTL = virtualTTL
 
-// RetryDelay is how long a buyer in a schedule sleeps between two tries, if its lock cannot wait by
+// retryDelay is how long a buyer in a schedule sleeps between two tries, if its lock cannot wait by
 // itself.
-const RetryDelay = ScheduleTTL / 60
+const retryDelay = ScheduleTTL / 60
 
 // Bounds of a schedule.
 const (

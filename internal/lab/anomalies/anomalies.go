@@ -1,11 +1,11 @@
 // Package anomalies is the catalogue of what can go wrong: with a lock (Locks), with holds (Holds),
-// and with repairs and orders that are written asynchronously (Behind). Most files are a family of
-// anomalies each. Each anomaly is a lab.Scenario: a description, and a run that shows it.
+// and with repairs and orders that are written asynchronously (Behind). Most files hold one
+// family of anomalies. Each anomaly is a lab.Scenario: a description, and a run that shows it.
 //
 // Anomalies of sales run the real code of package stock or of the stages of package holds, while SQL
 // statements and commands to Redis are delayed or lost. Their outcome does not depend on what a stage
 // returned. It is computed at the end: the orders in the database must match the units, and every
-// captured payment must match an order or a refund. They need a database, so a browser has none.
+// captured payment must match an order or a refund. They need a database, so they are not built for a browser.
 package anomalies
 
 import (

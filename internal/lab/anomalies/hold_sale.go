@@ -34,7 +34,8 @@ type onSale struct {
 	item  stock.Item
 }
 
-// put puts an item on sale. A history that is not nil is that of the Redis.
+// put puts an item on sale. The history is the one that the item's sellers are made with, or nil if
+// they have none: a seller that finds another history begins a new generation.
 func put(w *lab.World, item stock.Item, history func(ctx context.Context, key string) (string, error)) *onSale {
 	o := &onSale{w: w, units: item.Initial, db: w.SideDatabase(openDatabase)}
 	err := migrate(w.Context(), o.db)

@@ -75,12 +75,14 @@ func Behind() lab.Table {
 	}
 }
 
-var (
-	needsHolds = not(isPool, "it sells without holds", applies)
+var needsHolds = not(isPool, "it sells without holds", applies)
 
-	needsHoldsInRedis = not(func(c lab.Subject) bool { return !isPool(c) && c.Name != h1.Name },
-		"it keeps nothing in Redis", needsHolds)
-)
+func needsHoldsInRedis(c lab.Subject) string {
+	if why := needsHolds(c); why != "" || c.Name == h1.Name {
+		return why
+	}
+	return "it keeps nothing in Redis"
+}
 
 func isPool(c lab.Subject) bool { return c.Name == sqlSnapshot || c.Name == sqlUnits }
 

@@ -55,9 +55,6 @@ type Result struct {
 	Wall time.Duration `json:"-"`
 }
 
-// ErrNotSearched is wrapped by the error about a subject that cannot be searched.
-var ErrNotSearched = errors.New("not searched")
-
 // reached is a node of the graph of states.
 type reached struct {
 	from int // the state before move; -1: this is the first state
@@ -78,8 +75,8 @@ type explorer struct {
 	setUp *redis   // answers the commands that set up connections
 }
 
-// Search explores all schedules. If ctx ends, the error wraps its cause. For a subject that cannot
-// be searched, the error wraps ErrNotSearched.
+// Search explores all schedules. If ctx ends, the error wraps its cause. It returns an error for a
+// subject that cannot be searched.
 func Search(ctx context.Context, cfg Config) (Result, error) {
 	begin := time.Now()
 	x, err := newExplorer(cfg)
@@ -109,7 +106,7 @@ func Search(ctx context.Context, cfg Config) (Result, error) {
 // newExplorer prepares a search. close must be called.
 func newExplorer(cfg Config) (*explorer, error) {
 	if cfg.Buyers < 2 || cfg.Buyers > 3 {
-		return nil, fmt.Errorf("%w: there can be 2 or 3 buyers, not %d", ErrNotSearched, cfg.Buyers)
+		return nil, fmt.Errorf("not searched: there can be 2 or 3 buyers, not %d", cfg.Buyers)
 	}
 	x := &explorer{cfg: cfg, seen: make(map[identity]int)}
 	x.out = Result{

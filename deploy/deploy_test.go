@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -22,6 +21,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/backend/local"
 )
 
 // rules contains the alerts and the recorded series.
@@ -223,14 +223,11 @@ func buy(t *testing.T, shop, strategy string) {
 // openPrometheus starts a private Prometheus with the rules, which scrapes the shop.
 func openPrometheus(t *testing.T, dir, shop string) (base string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := local.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	listen := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	listen := fmt.Sprintf("127.0.0.1:%d", port)
 	replacer := strings.NewReplacer("shop:8080", strings.TrimPrefix(shop, "http://"), "5s", "250ms")
 	config := replacer.Replace(read(t, "prometheus/prometheus.yml"))
 	for name, text := range map[string]string{"prometheus.yml": config, "rules.yml": read(t, "prometheus/rules.yml")} {

@@ -50,7 +50,7 @@ func TestLocalZooKeeper(t *testing.T) {
 	backendtest.EmptyTempDir(t)
 	server, err := ServeZooKeeper(t.Context(), "local")
 	backendtest.Must(t, err)
-	defer func() { _ = server.Close() }() // after a failure; twice does no harm
+	backendtest.CloseAfter(t, server)
 	for _, c := range []struct{ ask, want time.Duration }{
 		{5 * time.Second, 5 * time.Second},
 		{200 * time.Millisecond, time.Second}, // the server's shortest session timeout

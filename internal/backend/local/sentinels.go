@@ -43,7 +43,7 @@ type Sentinels struct {
 	password                 string                // password of all four servers
 }
 
-// Replica priorities. A sentinel never promotes a replica with priority 0, as the bystander has.
+// Replica priorities. The bystander has priority 0: a sentinel never promotes such a replica.
 const (
 	inherits = "100"
 	never    = "0"

@@ -88,7 +88,7 @@ func serveNodes(ctx context.Context, spec string) (*server, error) {
 		s.name += " (" + spec + ")"
 	}
 	s.stop = func() (err error) {
-		for _, node := range started { // a node that did not start is nil, and closes too
+		for _, node := range started { // Close does nothing for a node that did not start: it is nil
 			err = errors.Join(err, node.Close())
 		}
 		return err

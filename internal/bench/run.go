@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,8 +34,8 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 			return nil, err
 		}
 	}
-	cfg.ID = cmp.Or(cfg.ID, newID())
 	all := cfg.WithDefaults()
+	cfg.ID = all.ID // the rows begin with cfg
 	b := &runner{asked: cfg, progress: p, token: cfg.Token, shops: shopsAt(all.Targets)}
 	if !cfg.away() {
 		b.token = uuid.NewString()

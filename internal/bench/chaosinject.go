@@ -16,8 +16,8 @@ const (
 	lossEvery = 20 * time.Millisecond
 )
 
-// begin injects a fault, and returns a function that ends it. Unless it is nil, it must be called even
-// after an error, unless ctx has ended.
+// begin injects a fault, and returns a function that ends it, or nil. The function must be called even
+// after an error, but not once ctx has ended.
 func (c *chaosRow) begin(ctx context.Context, f chaosFault) (end func(context.Context) error, err error) {
 	s, sku := c.cfg.Chaos, c.skus[0]
 	nothing := func(context.Context) error { return nil }

@@ -73,7 +73,7 @@ const (
 	stopTimeout  = 6 * time.Second
 )
 
-// shops are the instances of a bench, or running shops.
+// shops are the instances of a bench, or shops that were running already.
 type shops struct {
 	*fleet.Fleet
 	command func() (*exec.Cmd, error) // runs an instance

@@ -41,7 +41,7 @@ func Newf(format string, args ...any) Message {
 
 // cut returns the text of a format before its first verb, the verb, and the rest. The verb, such as %d
 // or %.1f, is "" if there is none. In a translation the number of the argument may precede its
-// letter, as in %.1[2]f. There is no regular expression, because each refusal of a sale has a Message.
+// letter, as in %.1[2]f. It uses no regular expression, because each refusal of a sale makes a Message.
 func cut(format string) (before, verb, rest string) {
 	before, after, found := strings.Cut(format, "%")
 	end := strings.IndexFunc(after, func(r rune) bool { return r >= 'a' && r <= 'z' || r == '%' })

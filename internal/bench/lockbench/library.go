@@ -79,7 +79,7 @@ func ofLibrary(lock func(key string) guard.Lock) *guard.Distributed {
 	return &guard.Distributed{New: lock, NotHeld: thirdparty.ErrNotHeld}
 }
 
-// madeOfRedsync makes one pool and one Redsync per process.
+// madeOfRedsync returns a function that makes a guard with one pool and one Redsync for the process.
 func madeOfRedsync(options ...redsync.Option) func(string, catalog.Options) (guard.Guard, error) {
 	return func(_ string, o catalog.Options) (guard.Guard, error) {
 		lib := thirdparty.NewRedsync(o.Redis, options...)
@@ -87,7 +87,7 @@ func madeOfRedsync(options ...redsync.Option) func(string, catalog.Options) (gua
 	}
 }
 
-// madeOfRedislock makes one Client per process.
+// madeOfRedislock returns a function that makes a guard with one Client for the process.
 func madeOfRedislock(retry func() redislock.RetryStrategy) func(string, catalog.Options) (guard.Guard, error) {
 	return func(_ string, o catalog.Options) (guard.Guard, error) {
 		lib := thirdparty.NewRedislock(o.Redis, o.TTL, retry)
@@ -102,7 +102,8 @@ func (randomBackoff) NextBackoff() time.Duration {
 	return 250*time.Millisecond + rand.N(500*time.Millisecond)
 }
 
-// madeOfRueidislock makes one Locker per process, which must be closed.
+// madeOfRueidislock returns a function that makes a guard with one Locker for the process, which must be
+// closed.
 func madeOfRueidislock(with rueidislock.LockerOption) func(string, catalog.Options) (guard.Guard, error) {
 	return func(key string, o catalog.Options) (guard.Guard, error) {
 		with.KeyPrefix = key

@@ -16,7 +16,8 @@ func locksOnly(args ...string) []string {
 
 // lockReport has the fields of a JSON lock report that these tests check.
 type lockReport struct {
-	Rows []struct {
+	Manifest report.Manifest
+	Rows     []struct {
 		report.Key
 		Repeat  int
 		Verdict figures.Verdict
@@ -35,6 +36,9 @@ func TestLockWorkload(t *testing.T) {
 	}
 	var report lockReport
 	must(t, json.Unmarshal([]byte(got.stdout), &report))
+	if report.Manifest.ID == "" {
+		t.Error("the report does not name the run")
+	}
 	var names []string
 	for _, row := range report.Rows {
 		names = append(names, row.Strategy)

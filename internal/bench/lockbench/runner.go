@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
@@ -28,7 +27,7 @@ func Run(ctx context.Context, list Catalog, cfg bench.Config, p bench.Progress) 
 	if err := Check(list, cfg); err != nil {
 		return nil, err
 	}
-	r := &runner{list: list, cfg: cfg, progress: p, id: uuid.NewString()[:8], url: cfg.RedisURL}
+	r := &runner{list: list, cfg: cfg, progress: p, url: cfg.RedisURL}
 	if slices.ContainsFunc(cfg.Conditions, func(c catalog.Condition) bool { return faults()[c].stop }) {
 		// A reply must not time out because the process was stopped.
 		if r.url, err = backend.WithReadTimeout(r.url, stopTime+replyTime); err != nil {
@@ -50,7 +49,6 @@ type runner struct {
 	list     Catalog
 	cfg      bench.Config
 	progress bench.Progress
-	id       string // unique among all runners
 	rdb      redis.UniversalClient
 	url      string // for the processes
 	embedded bool   // whether the Redis is an embedded one
@@ -62,7 +60,7 @@ type runner struct {
 const replyTime = 2 * time.Second
 
 // prefix is the prefix of the runner's keys, which are on one node of a cluster.
-func (r *runner) prefix() string { return "oversell:{lockbench-" + r.id + "}" }
+func (r *runner) prefix() string { return "oversell:{lockbench-" + r.cfg.ID + "}" }
 
 // tidyTimeout limits the removal of the keys.
 const tidyTimeout = 20 * time.Second
@@ -177,8 +175,9 @@ func (r *runner) counted(ctx context.Context) (int64, error) {
 func (r *runner) program(contender, key string, n int) fleet.Program {
 	contenders := share(r.cfg, n-1)
 	s := setup{
-		RedisURL: r.url, Servers: r.cfg.Servers, Contender: contender, Name: fmt.Sprintf("%s-%d-%d", r.id, r.rows, n),
-		Key: key + ":lock", Counter: key + ":counter", Contenders: contenders,
+		RedisURL: r.url, Servers: r.cfg.Servers, Contender: contender,
+		Name: fmt.Sprintf("%s-%d-%d", r.cfg.ID, r.rows, n),
+		Key:  key + ":lock", Counter: key + ":counter", Contenders: contenders,
 		TTL: r.cfg.TTL, Wait: r.cfg.Wait,
 	}
 	return fleet.Program{Name: "process " + s.Name, Command: r.cfg.Command, Setup: s, Words: slotWords(contenders)}

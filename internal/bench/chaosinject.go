@@ -131,7 +131,11 @@ func (c *chaosRow) replace(ctx context.Context, shop int) error {
 		return err
 	}
 	p := c.cfg.plan(c.skus[0], c.cond)
-	return m.Tell(ctx, order{Plan: &p}, nil, orderTimeout)
+	if err := m.Tell(ctx, order{Plan: &p}, nil, orderTimeout); err != nil {
+		m.Kill() // the next attempt replaces it, and only a process that has ended can be replaced
+		return err
+	}
+	return nil
 }
 
 // repeat calls do, and then in the background at every interval, until do fails, ctx ends or end is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -267,6 +268,35 @@ func TestShopIsStartedAgain(t *testing.T) {
 			t.Errorf("it was started %d times, %v; want 5, %v", started, err, taken)
 		}
 	})
+}
+
+// A new shop that does not take its plan does not outlive the attempt.
+func TestShopWithoutAPlanIsKilled(t *testing.T) {
+	deaf := func() (*exec.Cmd, error) {
+		return exec.Command("sh", "-c", `echo '{"ready":""}'; exec cat >/dev/null`), nil
+	}
+	started := fleet.New(func(int) (fleet.Program, error) { return fleet.Program{Name: "deaf", Command: deaf}, nil })
+	must(t, started.Fill(t.Context(), 1))
+	defer started.Stop(0)
+	old := started.Members()[0]
+	old.Kill()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for started.Members()[0] == old {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	c := &chaosRow{run: &run{shops: &shops{Fleet: started}, skus: []string{"hot"}}}
+	err := c.replace(ctx, 0)
+	select {
+	case <-started.Members()[0].Done():
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want %v", err, context.Canceled)
+		}
+	default:
+		t.Errorf("%v, and the new shop is running", err)
+	}
 }
 
 // A fault that repeats needs no end if its context ends.

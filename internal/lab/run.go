@@ -82,7 +82,7 @@ type run struct {
 	cfg      Config
 	progress func(Cell)
 	cells    []Cell
-	sites    map[string]*server // servers of the subjects that run in real time, by name
+	servers  map[string]*server // servers of the subjects that run in real time, by name
 	mu       sync.Mutex         // held during a call to progress
 }
 
@@ -175,7 +175,7 @@ func (r *run) pass(ctx context.Context, cells []int, n int, last bool) []int {
 		}
 		all.Go(func() {
 			defer room.Release(weight)
-			on := r.sites[subject.Name]
+			on := r.servers[subject.Name]
 			ttl := on.ttl << n
 			watch := fleet.WatchStalls(ttl/tolerance, nil)
 			c, late := r.cell(ctx, on, i, ttl, ttl*realLimit)
@@ -259,14 +259,14 @@ func (r *run) manifest(start time.Time) Manifest {
 		// If any subject runs in virtual time, the manifest describes virtual time.
 		first := r.cfg.Subjects[max(0, slices.IndexFunc(r.cfg.Subjects, r.virtual))]
 		m.TTL, m.Virtual = r.ttl(first), r.virtual(first)
-		if on, ok := r.sites[first.Name]; ok {
+		if on, ok := r.servers[first.Name]; ok {
 			m.TTL = on.ttl
 		}
 	}
 	m.Servers = slices.Clone(r.cfg.Servers)
 	for _, c := range r.cfg.Subjects {
 		m.Strategies = append(m.Strategies, c.Name)
-		on := r.sites[c.Name]
+		on := r.servers[c.Name]
 		apart := on != nil && (on.service != nil || r.cfg.Redis == Embedded) // others may run in virtual time
 		if apart && (m.Virtual || on.ttl != m.TTL) {
 			m.Servers = append(m.Servers, fmt.Sprintf("%s in real time, with leases of %v", c.Name, on.ttl))

@@ -227,7 +227,7 @@ func (w *World) PersistLock() {
 
 var errNoServers = errors.New("the servers of its lock are not given")
 
-// open connects to the servers of the subjects that run in real time, and stores them in r.sites.
+// open connects to the servers of the subjects that run in real time, and stores them in r.servers.
 func (r *run) open(ctx context.Context) (stops []func(), err error) {
 	redis := inMemory()
 	if r.cfg.Redis != Embedded {
@@ -241,7 +241,7 @@ func (r *run) open(ctx context.Context) (stops []func(), err error) {
 		conn.Close()
 	}
 	stops = append(stops, redis.close)
-	r.sites = make(map[string]*server)
+	r.servers = make(map[string]*server)
 	for _, c := range r.cfg.Subjects {
 		if r.virtual(c) {
 			continue
@@ -257,7 +257,7 @@ func (r *run) open(ctx context.Context) (stops []func(), err error) {
 				return stops, err
 			}
 		}
-		r.sites[c.Name] = &on
+		r.servers[c.Name] = &on
 	}
 	return stops, nil
 }

@@ -231,12 +231,12 @@ func (c Config) turns() int64 {
 	return min(c.Stock, int64(c.Requests))
 }
 
-// away reports whether the shops were running already. The bench sends them requests, and nothing else.
-func (c Config) away() bool { return len(c.Targets) > 0 }
+// running reports whether the shops were running already. The bench only sends them requests.
+func (c Config) running() bool { return len(c.Targets) > 0 }
 
 // shops returns the number of shops that the bench starts, or of the targets.
 func (c Config) shops() int {
-	if c.away() {
+	if c.running() {
 		return len(c.Targets)
 	}
 	return c.Instances
@@ -267,7 +267,7 @@ func (c Config) Check() error {
 		return Invalid("idempotency keys %q; allowed: %s, %s, %s", c.Keys, NoKeys, UniqueKeys, PairedKeys)
 	case c.Keeper != "" && c.Keeper != stock.InRedis && c.Keeper != stock.InDatabase:
 		return Invalid("stock kept in %q; allowed: %s, %s", c.Keeper, stock.InRedis, stock.InDatabase)
-	case c.Replicas > 0 && !c.away() && c.RedisURL == "" &&
+	case c.Replicas > 0 && !c.running() && c.RedisURL == "" &&
 		(c.Failovers == nil || !slices.Contains(c.Conditions, catalog.Failover)):
 		return Invalid("replicas of accepted orders need a Redis with replicas: -redis local -conditions %s, or "+
 			"your own", catalog.Failover)
@@ -382,7 +382,7 @@ func (c Config) checkTargets() error {
 
 func (c Config) checkConditions() error {
 	for _, condition := range c.Conditions {
-		if c.away() && condition != catalog.Calm {
+		if c.running() && condition != catalog.Calm {
 			return Invalid("condition %s needs shops that the bench starts; with -target only %s is allowed", condition,
 				catalog.Calm)
 		}
@@ -511,7 +511,7 @@ func (c Config) Manifest(redis, db string) report.Manifest {
 	if c.takesTurns() {
 		m.InFlight = c.InFlight
 	}
-	if c.away() {
+	if c.running() {
 		return m
 	}
 	m.TTL = c.TTL.String()

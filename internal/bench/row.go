@@ -97,7 +97,7 @@ func (r *run) prepare(ctx context.Context) (*stream, error) {
 	if err := r.offer(ctx); err != nil {
 		return nil, err
 	}
-	if !r.cfg.away() {
+	if !r.cfg.running() {
 		if err := r.shops.follow(ctx, r.cfg.plan(r.skus[0], r.cond), r.unguarded()); err != nil {
 			return nil, err
 		}
@@ -161,7 +161,7 @@ func (r *run) observe(
 		o.open = l.figures(o.tally)
 		o.sent = o.open.Sent
 	}
-	if !r.cfg.away() && r.notKilled(o.unknown) > 0 {
+	if !r.cfg.running() && r.notKilled(o.unknown) > 0 {
 		return o, r.shops.Crashed(fleet.ExitGrace)
 	}
 	return o, nil

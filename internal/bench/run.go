@@ -24,7 +24,7 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 	if err := cfg.WithDefaults().Check(); err != nil {
 		return nil, err
 	}
-	if !cfg.away() {
+	if !cfg.running() {
 		if cfg.embedded, err = backend.EmbeddedRedis(ctx, cfg.RedisURL); err != nil {
 			return nil, err
 		}
@@ -37,7 +37,7 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 	all := cfg.WithDefaults()
 	cfg.ID = all.ID // the rows begin with cfg
 	b := &runner{asked: cfg, progress: p, token: cfg.Token, shops: shopsAt(all.Targets)}
-	if !cfg.away() {
+	if !cfg.running() {
 		b.token = uuid.NewString()
 		if b.terms, err = lockservers.Ask(ctx, cfg.Servers); err != nil {
 			return nil, err
@@ -57,7 +57,7 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 	}
 	b.admin = newAdmin(b.token)
 	defer b.admin.CloseIdleConnections()
-	if cfg.away() {
+	if cfg.running() {
 		if err := b.askTargets(ctx); err != nil {
 			return nil, err
 		}
@@ -126,14 +126,14 @@ func (b *runner) run(ctx context.Context, of Case) (r Result, err error) {
 	if err := b.restart(cfg, of.Condition); err != nil {
 		return r, err
 	}
-	if !cfg.away() {
+	if !cfg.running() {
 		r.TTL, r.Fleet = cfg.TTL, b.shops.Fleet
 	}
 	if cfg.chaotic() {
 		r.Seed = cfg.Seed
 	}
 	r.Row, err = b.row(ctx, cfg, strategy, of)
-	r.Final = cfg.away() || cfg.chaotic() || r.Verdict == figures.NotComparable || r.Untrue().String() != ""
+	r.Final = cfg.running() || cfg.chaotic() || r.Verdict == figures.NotComparable || r.Untrue().String() != ""
 	return r, err
 }
 
@@ -166,7 +166,7 @@ func (b *runner) restart(cfg Config, c catalog.Condition) error {
 	}
 	noConsumer := cfg.atSeams(c)
 	same := func(s setup) bool { return s.TTL == cfg.TTL && s.NoConsumer == noConsumer }
-	if cfg.away() || same(b.shops.setup) && slices.Equal(b.shops.relayed, relayed) && c != catalog.Chaos {
+	if cfg.running() || same(b.shops.setup) && slices.Equal(b.shops.relayed, relayed) && c != catalog.Chaos {
 		return nil
 	}
 	b.shops.Stop(stopTimeout)
@@ -177,7 +177,7 @@ func (b *runner) restart(cfg Config, c catalog.Condition) error {
 
 // row runs one row on its own item, so that nothing left over from an earlier row counts.
 func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy, of Case) (report.Row, error) {
-	if !cfg.away() {
+	if !cfg.running() {
 		if err := b.shops.Fill(ctx, cfg.Instances); err != nil {
 			return report.Row{}, err
 		}
@@ -207,7 +207,7 @@ func (b *runner) tidy(interrupted bool) error {
 		}
 		return nil // its servers and their data are thrown away
 	}
-	if len(b.skus) == 0 || b.asked.away() || !interrupted && b.shops.Survivor() != nil {
+	if len(b.skus) == 0 || b.asked.running() || !interrupted && b.shops.Survivor() != nil {
 		return b.mayBeLeft(b.remove(context.Background(), len(b.skus)))
 	}
 	b.shops.Stop(interruptGrace)

@@ -214,7 +214,7 @@ func flags(o *options, retry *string) *flag.FlagSet {
 		"off")
 	fs.StringVar(retry, "retry", "line:2ms", "waiting `POLICY`: line:DELAY, fixed:DELAY, backoff:MIN-MAX or "+
 		"recursive:DELAY")
-	fs.BoolVar(&o.Stock.Unfenced, "unfenced", false, "do not check the fencing tokens of v8_fenced, v9_cohort, "+
+	fs.BoolVar(&o.Unfenced, "unfenced", false, "do not check the fencing tokens of v8_fenced, v9_cohort, "+
 		"etcd and zookeeper")
 	fs.BoolVar(&o.Stock.Mixed, "mixed", false, "allow strategies that do not exclude each other to sell one item at "+
 		"the same time, and to oversell it")

@@ -58,9 +58,9 @@ func (s *server) shop(with setup) (shop.Config, error) {
 	s.Seams.Set(with.Fault)
 	cfg := shop.Config{
 		RedisURL: with.RedisURL, DBURL: with.DBURL, Servers: lockservers.Running(with.Servers),
-		Instance: with.Name, TTL: with.TTL, Policy: policy,
+		Instance: with.Name, TTL: with.TTL, Policy: policy, Unfenced: with.Unfenced,
 		Web:        web.Config{Addr: "127.0.0.1:0", Token: with.Token},
-		Stock:      stock.Config{Wait: with.Wait, Work: s.worker.work, Unfenced: with.Unfenced},
+		Stock:      stock.Config{Wait: with.Wait, Work: s.worker.work},
 		Stream:     stock.Stream{Replicas: with.Replicas},
 		Consumer:   accepted.Consumer{ClaimAfter: with.TTL}, // like the lock of a killed process
 		NoConsumer: with.NoConsumer,

@@ -34,7 +34,8 @@ type Options struct {
 	TTL    time.Duration // lease of the locks that have one
 	Policy guard.Policy  // how to wait for a lock
 
-	Stream stock.Stream // how a Streamed strategy accepts orders
+	Unfenced bool         // the stock does not check fencing tokens
+	Stream   stock.Stream // how a Streamed strategy accepts orders
 
 	// Needed only by some strategies; see List.With.
 	Nodes       []redis.Cmdable // independent of each other and of Redis

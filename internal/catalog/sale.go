@@ -14,10 +14,10 @@ import (
 )
 
 // Sell sets the strategies of cfg to those that can be made with o. The caller must have set
-// o.Redis, cfg.DB and cfg.Unfenced.
+// o.Redis and cfg.DB.
 func (c List) Sell(cfg *stock.Config, o Options) {
 	cfg.Strategies = make(map[string]stock.Strategy)
-	clients := stock.Clients{Redis: o.Redis, DB: cfg.DB, Unfenced: cfg.Unfenced}
+	clients := stock.Clients{Redis: o.Redis, DB: cfg.DB, Unfenced: o.Unfenced}
 	connections := stock.HalfOfPool(cfg.DB)
 	for _, s := range c.With(o) {
 		clients.Strategy = s.Name

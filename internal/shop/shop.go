@@ -44,8 +44,9 @@ type Config struct {
 	Instance string               // unique among all instances; default: a new UUID
 	Logger   *slog.Logger         // default: slog.Default
 
-	TTL    time.Duration // lease of a lock; default 6 s
-	Policy guard.Policy  // how a buyer waits for a lock; default: a guard.Line
+	TTL      time.Duration // lease of a lock; default 6 s
+	Policy   guard.Policy  // how a buyer waits for a lock; default: a guard.Line
+	Unfenced bool          // the stock does not check fencing tokens
 
 	// OtherFiles is how many open files the rest of the process needs. The shop serves as many
 	// connections at the same time as the limit on open files then allows.
@@ -153,7 +154,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer closing(cfg.Logger, "the connections to the servers of locks", at.Close)
 	o := at.Add(catalog.Options{
-		Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy, Stream: cfg.Stream,
+		Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy, Unfenced: cfg.Unfenced, Stream: cfg.Stream,
 		Rueidislock: thirdparty.NewRueidislock(rdb, rueidislock.LockerOption{KeyValidity: cfg.TTL}),
 	})
 	defer closing(cfg.Logger, "the connections of rueidislock", o.Rueidislock.Close)

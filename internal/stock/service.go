@@ -35,7 +35,6 @@ type Config struct {
 	Now        func() time.Time    // the clock of turns, for tests in virtual time; nil: the database's
 	Wait       time.Duration       // longest wait for a guard; 0 means 10 s
 	Grace      time.Duration       // how long units are missing before they count as stranded; 0 means DefaultGrace
-	Unfenced   bool                // the stock does not check fencing tokens
 	Holds      Holds               // for items with the keeper InHolds; nil: such an item has no holds
 	Work       Work                // what a holder does between reading and writing the stock; nil: nothing
 	Logger     *slog.Logger        // nil: slog.Default

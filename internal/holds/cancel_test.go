@@ -140,6 +140,30 @@ func TestCancelAtAnotherProvider(t *testing.T) {
 	})
 }
 
+// A payment that was refunded in the dashboard while its hold is still open does not lead to an
+// order, however often the buyer repeats it.
+func TestRefundedPaymentBuysNothing(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.interrupt(t, h, &s.bank.afterCapture)
+		id := s.books(t, 1).Wrong[0].PaymentID
+		_, err := s.bank.Client.Refund(t.Context(), id, "dashboard")
+		must(t, err)
+		for range 2 {
+			if err := s.Refunded(t.Context(), id); !errors.Is(err, holds.ErrPending) {
+				t.Errorf("the webhook: got %v, want %v", err, holds.ErrPending)
+			}
+			s.pay(t, h, holds.ErrRefunded)
+			s.settle(t)
+		}
+		s.want(t, 0, 1, 0)
+		s.release(t, h)
+		must(t, s.Refunded(t.Context(), id))
+		s.settleAll(t)
+		s.want(t, 1, 0, 0)
+	})
+}
+
 // A payment is refunded in the provider's dashboard before its order is written. The webhook is
 // repeated until the order has been written and cancelled.
 func TestRefundedBeforeTheOrderIsWritten(t *testing.T) {

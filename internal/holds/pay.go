@@ -107,7 +107,9 @@ func (s *Service) pay(ctx context.Context, id string, token int64, key string) (
 	}
 	switch p.Status {
 	case payment.Refunded:
-		s.settled(ctx, b, p.ID)
+		if h.Status != Held { // see finish
+			s.settled(ctx, b, p.ID)
+		}
 		return Order{}, ErrRefunded
 	case payment.Refunding:
 		return Order{}, fmt.Errorf("%w: %w", ErrPending, errNotRefunded)

@@ -28,7 +28,8 @@ const (
 	maxFailures = 5
 )
 
-// errUnderWay means that a payment may still be captured, because its hold has not ended.
+// errUnderWay means that a payment may still be captured or lead to an order, because its hold has
+// not ended.
 var errUnderWay = errors.New("the payment is under way")
 
 // settleAll settles interrupted payments, again and again until ctx ends. Several shops may do so
@@ -170,7 +171,7 @@ func (s *Service) settlePause(tries int) time.Duration {
 
 // conclude completes a payment in any state. It returns nil if the payment has led to an order or
 // was not captured and never will be, ErrRefunded if the buyer was charged and got the money back,
-// and errUnderWay if the payment was not captured and its hold has not ended. After any other error
+// and errUnderWay if the hold of a payment that is not captured has not ended. After any other error
 // the payment is not settled. It may be called any number of times, even by several processes and
 // the buyer's own request at the same time.
 func (s *Service) conclude(ctx context.Context, b begunRow) error {
@@ -225,6 +226,10 @@ func (s *Service) finish(ctx context.Context, stage Stage, h Hold, p payment.Pay
 		_, err := s.settle(ctx, stage, h, p)
 		return err
 	case p.Status == payment.Authorised && !over:
+		return errUnderWay
+	case p.Status == payment.Refunded && !over:
+		// It was refunded outside the shop. Its record stays: without it, a repeated request would
+		// get the provider's first replies, which do not show the refund, and then an order.
 		return errUnderWay
 	case p.Status == payment.Authorised:
 		return s.refund(ctx, h.ID, p.ID)

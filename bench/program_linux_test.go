@@ -13,13 +13,20 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// program returns a command that runs this test binary as the program.
+// program returns a command that runs this test binary as the program. A test that fails kills it, and
+// its processes end with it.
 func program(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asProgram+"=1", "TMPDIR="+t.TempDir())
 	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
+	t.Cleanup(func() {
+		if cmd.Process != nil && cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait() // it was killed
+		}
+	})
 	return cmd, stdout, stderr
 }
 
@@ -34,10 +41,10 @@ func children(pid int) []string {
 	return all
 }
 
-// awaitChildren waits until a process has n children, and returns them.
+// awaitChildren waits until a process has n children, and returns them. The limit only ends a hang.
 func awaitChildren(t *testing.T, pid, n int) []string {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if all := children(pid); len(all) == n {
 			return all
 		}

@@ -17,7 +17,7 @@ func TestBarShowsTheRowAndWhoIsAwaited(t *testing.T) {
 	bar := bench.NewBar(&s)
 	bar.Row(1, 2, "none", catalog.Calm)
 	bar.Waiting(bench.Outcomes, func() int64 { return 4321 })
-	for end := time.Now().Add(5 * time.Second); !strings.Contains(s.String(),
+	for end := time.Now().Add(time.Minute); !strings.Contains(s.String(),
 		"4321 outcomes to come"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the bar shows %q", &s)

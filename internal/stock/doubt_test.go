@@ -1,6 +1,7 @@
 package stock_test
 
 import (
+	"context"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,6 +27,23 @@ func (s *site) wantLeft(t *testing.T, want string) {
 	eventually(t, "Redis has "+want+" units", func() (bool, any) {
 		got := s.rdb.Get(t.Context(), s.stockKey(t)).Val()
 		return got == want, got
+	})
+}
+
+// A client that leaves while its item is read says nothing about Redis: the generation goes on.
+func TestReaderThatLeavesEndsNoGeneration(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.sale(t, 10)
+		s.buy(t, service, "v4_lua")
+		before := s.stockKey(t)
+		left, leave := context.WithCancel(t.Context())
+		leave()
+		_, _, _ = service.Left(left, s.sku)
+		_, _, err := service.Left(t.Context(), s.sku) // would end a generation that is in doubt
+		must(t, err)
+		if after := s.stockKey(t); after != before {
+			t.Errorf("the stock is at %s, and was at %s", after, before)
+		}
 	})
 }
 

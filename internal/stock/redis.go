@@ -149,7 +149,8 @@ func (s *Service) readCurrent(ctx context.Context, sku string, needed Backend) (
 	ok := false
 	if !s.reconciliation.mustCompare(sku) {
 		if r, ok, err = s.redis.read(ctx, sku); err != nil {
-			if last, ok := s.redis.recall(sku); ok {
+			last, ok := s.redis.recall(sku)
+			if ok && !errors.Is(err, context.Canceled) { // a client that has left says nothing about Redis
 				s.reconciliation.doubt(sku, last.gen) // Redis may come back with an older stock
 			}
 			return reading{}, err

@@ -179,6 +179,9 @@ func (s *Service) untilWritten(ctx context.Context, sku, id string, limit time.D
 			return state.Err()
 		}
 		if guard.Sleep(wait, maxAwaitDelay) != nil {
+			if errors.Is(err, ErrUnknownOrder) {
+				err = nil // Redis has lost it, but it may still be written
+			}
 			return errors.Join(fmt.Errorf("order %s: %w", id, ErrNotDurable), err)
 		}
 	}

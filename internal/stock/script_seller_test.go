@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 
 	"oversell/internal/backend/backendtest"
@@ -308,4 +309,37 @@ func TestBuyersWhoseUnitsAreTakenGetTheirOrder(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An order is accepted by a Redis that is replaced, and the database does not say in time whether it
+// was written. The buyer does not try again, because the order may still be written.
+func TestOrderInDoubtIsNotBoughtAgain(t *testing.T) {
+	s := embeddedSite(t)
+	var replaced atomic.Uint64
+	service := s.instance(t, func(cfg *stock.Config) {
+		cfg.Changes = replaced.Load
+		withStream(stock.Stream{Patience: time.Millisecond})(cfg)
+	})
+	s.put(t, service, 10)
+	hook := new(locktest.Hook)
+	s.rdb.AddHook(hook)
+	hook.On(stock.Accepts, 1, func(_ context.Context, send func() error) error {
+		err := send()
+		if !redis.HasErrorPrefix(err, "NOSCRIPT") {
+			replaced.Store(1)
+		}
+		return err
+	})
+	var broken atomic.Bool
+	defer s.onReads(func(tx *gorm.DB) {
+		if tx.Statement.Table == "oversell_items" && replaced.Load() == 1 && broken.CompareAndSwap(false, true) {
+			_ = tx.AddError(errBroken)
+		}
+	})()
+	_, err := service.Deduct(t.Context(), s.request(streamed, ""))
+	if err == nil || !broken.Load() {
+		t.Errorf("%v; want an error, as it is not known whether the order will be written", err)
+	}
+	consume(t, service, stream.Consumer{})
+	wantStock(t, s.settled(t, service), 10, 9, 1, 1)
 }

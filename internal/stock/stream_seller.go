@@ -192,7 +192,8 @@ func (s *Service) untilWritten(ctx context.Context, sku, id string, limit time.D
 // follows writes the order if it is still in the stream and units are left; after that, nobody can
 // write it.
 // While a backend is unavailable acceptedAnyway tries again: a consumer that had read the order may
-// still write it, and the buyer should learn of that.
+// still write it, and the buyer should learn of that. If it does not find out in time, the error
+// does not match errOtherSale: another attempt could buy a second time.
 func (p *purchase) acceptedAnyway(ctx context.Context, b *batched) error {
 	wait, w := p.service.waiters.Begin(ctx, p.Script.stream.Patience, errWaited)
 	defer w.Done()
@@ -202,8 +203,11 @@ func (p *purchase) acceptedAnyway(ctx context.Context, b *batched) error {
 			p.res.Order = b.order
 			return nil
 		}
-		if err == nil || guard.Sleep(wait, maxAwaitDelay) != nil {
-			return errors.Join(b.err, err)
+		if err == nil {
+			return b.err
+		}
+		if guard.Sleep(wait, maxAwaitDelay) != nil {
+			return fmt.Errorf("%w: %v: %w", errUnsure, b.err, err)
 		}
 	}
 }

@@ -90,7 +90,11 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 			p.after()
 		}
 	}()
-	if err := p.buyWithRetry(ctx, time.Now().Add(s.cfg.Wait)); err != nil {
+	err := p.buyWithRetry(ctx, time.Now().Add(s.cfg.Wait))
+	if err == nil && p.patience > 0 {
+		err = s.untilWritten(ctx, req.SKU, p.res.Order.ID, p.patience)
+	}
+	if err != nil {
 		return p.res, message.Errorf("deducting %d of %s: %w", req.Quantity, req.SKU, err)
 	}
 	if p.streamed() {
@@ -112,6 +116,10 @@ type purchase struct {
 	joined  bool       // it has waited for the turn of its family
 	stale   bool       // Redis may not have the current sale, so reconcile first
 	res     Result
+
+	// patience is how long to wait until the order in res is written, because too few replicas of
+	// Redis may have it; 0: it need not be waited for. The purchase then keeps nobody else out.
+	patience time.Duration
 
 	// For a strategy that sells by script:
 	workDone    bool   // Config.Work has returned

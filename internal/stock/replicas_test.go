@@ -1,9 +1,15 @@
 package stock_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"gorm.io/gorm"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/stock"
@@ -72,4 +78,57 @@ func TestReplayOfAnOrderThatIsNotOnAReplica(t *testing.T) {
 	}
 	consume(t, service, stream.Consumer{})
 	wantStock(t, s.settled(t, service), 10, 9, 1, 1)
+}
+
+// While a buyer waits for the order to be written, Redis loses the order. It may still be written by a
+// consumer that has read it, so its outcome is unknown.
+func TestOrderThatIsLostWhileItIsAwaited(t *testing.T) {
+	s := embeddedSite(t)
+	service := s.instance(t, withStream(stock.Stream{Replicas: 1, Patience: patience}))
+	s.put(t, service, 10)
+	k := stream.Keys{SKU: s.sku}
+	defer s.onReads(func(tx *gorm.DB) {
+		if tx.Statement.Table == "oversell_orders" {
+			must(t, s.rdb.Del(t.Context(), k.Stream(), k.Places()).Err())
+		}
+	})()
+	_, err := service.Deduct(t.Context(), s.request(streamed, ""))
+	if !errors.Is(err, stock.ErrNotDurable) || errors.Is(err, stock.ErrUnknownOrder) {
+		t.Errorf("%v; want %v", err, stock.ErrNotDurable)
+	}
+}
+
+// Buyers that wait until their orders are written keep nobody from buying another item.
+func TestWaitersForOrdersKeepNobodyOut(t *testing.T) {
+	s := embeddedSite(t)
+	unconfirmed := withStream(stock.Stream{Replicas: 1, Patience: time.Hour})
+	first, again := s.instance(t, unconfirmed), s.instance(t, unconfirmed)
+	s.put(t, first, 100)
+	const buyers = 40 // more than may read items at the same time
+	buy := func(service *stock.Service) (leave func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for n := range buyers {
+			all.Go(func() { _, _ = service.Deduct(ctx, s.request(streamed, fmt.Sprint("key-", n))) })
+		}
+		return func() { cancel(); all.Wait() }
+	}
+	leave := buy(first)
+	eventually(t, "all orders are accepted", func() (bool, any) {
+		n := s.rdb.XLen(t.Context(), stream.Keys{SKU: s.sku}.Stream()).Val()
+		return n == buyers, n
+	})
+	leave()
+	var reads atomic.Int64
+	defer s.onReads(func(tx *gorm.DB) {
+		if tx.Statement.Table == "oversell_orders" {
+			reads.Add(1)
+		}
+	})()
+	defer buy(again)()
+	eventually(t, "the same buyers wait again", func() (bool, any) { return reads.Load() > 5*buyers, reads.Load() })
+	other := *s
+	other.sku = newSKU()
+	other.put(t, again, 1)
+	other.buy(t, again, "v4_lua")
 }

@@ -157,7 +157,8 @@ func (p *purchase) accept(ctx context.Context, b *batched) error {
 	}
 	p.res.Order = b.order
 	if b.unsure {
-		return p.service.untilWritten(ctx, p.req.SKU, b.order.ID, p.Script.stream.Patience)
+		p.patience = p.Script.stream.Patience
+		return nil
 	}
 	p.res.State = StateAccepted
 	p.service.accepted.followOrder(p.req.SKU, b.order.ID, p.gen)
@@ -245,7 +246,8 @@ func (p *purchase) replayAccepted(ctx context.Context) error {
 		return err
 	}
 	if how.Script.stream.Replicas > 0 { // it is unknown whether they have the order
-		return p.service.untilWritten(ctx, p.req.SKU, state.ID, how.Script.stream.Patience)
+		p.patience = how.Script.stream.Patience
+		return nil
 	}
 	p.res.State, p.res.Reason = StateAccepted, state.Reason
 	p.service.accepted.followOrder(p.req.SKU, state.ID, generation{saleID: p.gen.saleID, id: order.Generation})

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/fault"
 	"oversell/internal/shop"
 )
 
@@ -106,5 +107,33 @@ func TestCloseCutsSlowClientsOff(t *testing.T) {
 	}
 	r.buy() // by the time that it returns, the server has accepted the other connections
 	shop.SetTimes(t, time.Millisecond, time.Hour)
+	r.close(t)
+}
+
+// A database that hangs does not keep a closing shop from cutting off its clients.
+func TestCloseWithADatabaseThatHangs(t *testing.T) {
+	cfg, g := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 10), newGap()
+	hangs, back := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	cfg.Hook = g
+	hang := func(_ context.Context, s fault.Statement, send func() (fault.Reply, error)) error {
+		if strings.HasPrefix(s.Text, "INSERT INTO `oversell_flights`") {
+			once.Do(func() { close(hangs) })
+			<-back
+		}
+		_, err := send()
+		return err
+	}
+	cfg.Through = fault.Injector{Hook: hang}.Through
+	r := open(t, cfg)
+	bought := g.buy(t, r)
+	<-hangs
+	shop.SetTimes(t, time.Millisecond, time.Hour)
+	r.stop()
+	if a := <-bought; a.status != 0 {
+		t.Errorf("the buyer got %+v, want to be cut off", a)
+	}
+	close(g.leave)
+	close(back)
 	r.close(t)
 }

@@ -49,7 +49,9 @@ func openHolds(ctx context.Context, cfg *Config, own *payment.Server) (end func(
 		cfg.Web.HoldStages = append(cfg.Web.HoldStages,
 			web.Strategy{Name: stage.Name, Adds: stage.Adds, Breaks: stage.Breaks})
 	}
+	stop := context.AfterFunc(ctx, s.Close) // while requests drain, as it may wait for a statement
 	return func() error {
+		stop()
 		s.Close()
 		return closing()
 	}, nil

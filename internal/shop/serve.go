@@ -65,7 +65,7 @@ func (p *parts) serve(ctx context.Context, own *payment.Server) error {
 	}
 	p.closing = time.Now()
 	p.cfg.Logger.Info("closing")
-	p.close()
+	go p.close() // ends the waits at once, but then waits for a statement, which may hang; so does Run at its end
 	l.closeSilent()
 	return p.drain(context.WithoutCancel(ctx), server, requests, failed) // ctx has ended, and draining begins now
 }

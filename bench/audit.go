@@ -85,7 +85,7 @@ func oneURL(args []string) error {
 		return nil
 	}
 	if slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-") }) {
-		return fmt.Errorf("%q: flags come before the URL (-h shows how)", args)
+		return errors.New("flags come before the URL (-h shows how)")
 	}
 	return fmt.Errorf("%d URLs given; it takes one (-h shows how)", len(args))
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -66,15 +67,15 @@ func shopURL(base, sku string) (string, error) {
 		return "", err
 	}
 	if !strings.Contains(base, "://") {
-		return "", fmt.Errorf("the URL %q does not begin with http:// or https://", base)
+		return "", errors.New("the URL does not begin with http:// or https://") // it may have a password
 	}
 	u, err := url.Parse(base)
 	if err != nil {
-		return "", err
+		return "", errors.New("the URL cannot be parsed") // err repeats it
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
 		u.Fragment != "" {
-		return "", fmt.Errorf("%q is not the URL of a shop, such as http://127.0.0.1:8080", base)
+		return "", fmt.Errorf("%q is not the URL of a shop, such as http://127.0.0.1:8080", u.Redacted())
 	}
 	if path := strings.Trim(u.Path, "/"); path != "" {
 		return "", fmt.Errorf("the URL of a shop has no path, and this one has /%s; -sku names the item", path)

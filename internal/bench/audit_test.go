@@ -171,6 +171,8 @@ func TestWhatCannotBeAudited(t *testing.T) {
 		{"localhost", "hot", true, "does not begin with http://"},
 		{"ftp://localhost", "hot", true, "not the URL of a shop"},
 		{"http://me:secret@localhost", "hot", true, "not the URL of a shop"},
+		{"me:secret@localhost", "hot", true, "does not begin with http://"},
+		{"http://me:secret@local host", "hot", true, "cannot be parsed"},
 		{url + "/api/audit/hot", "hot", true, "has no path"},
 		{url + "?x=1", "hot", true, "not the URL of a shop"},
 		{url, "a/b", true, ""},
@@ -181,7 +183,7 @@ func TestWhatCannotBeAudited(t *testing.T) {
 	} {
 		_, err := bench.Audit(t.Context(), bench.AuditConfig{URL: test.url, SKU: test.sku})
 		if err == nil || strings.HasPrefix(err.Error(), "invalid config: ") != test.config ||
-			!strings.Contains(err.Error(), test.says) {
+			!strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s of %s: %v; want an error that says %q", test.sku, test.url, err, test.says)
 		}
 	}

@@ -381,8 +381,8 @@ func (c *chaosRow) judge(row *report.Row, o outcome) {
 	row.Throughput = float64(row.Served) / c.cfg.Duration.Seconds()
 	row.Verdict = chaosVerdict(row.Chaos)
 	may := c.strategy.UnderChaos(c.expectation(row.Keeper))
-	row.Undecided = may.Undecided
 	row.Differ(chaosDiffers(may, row.Chaos))
+	row.Undecided = may.Undecided && row.Differs == ""
 }
 
 // chaosVerdict returns the verdict on a row under chaos.
@@ -413,6 +413,9 @@ func chaosDiffers(may catalog.Leeway, found *report.Chaos) message.Message {
 	count(found.Missing, "acknowledged_missing %d")
 	count(found.Duplicates, "duplicates %d")
 	count(found.Foreign, "foreign %d")
+	if may.Undecided { // nothing else is promised
+		return message.Join("%v, %v", wrong...)
+	}
 	excused := may.Always || may.Oversells != "" && found.StopsHolder || may.LosesLock
 	if !excused {
 		count(found.Oversold, "oversold %d")
@@ -424,9 +427,6 @@ func chaosDiffers(may catalog.Leeway, found *report.Chaos) message.Message {
 		if d.Error != "" {
 			differ("%s at %.1f s could not be injected: %s", d.Kind, d.At, d.Error)
 		}
-	}
-	if may.Undecided {
-		return message.Message{}
 	}
 	if !may.Sticks {
 		for _, d := range found.Faults {

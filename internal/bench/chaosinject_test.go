@@ -14,6 +14,8 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 	"oversell/internal/fault"
 	"oversell/internal/fleet"
 	"oversell/internal/stock"
@@ -329,5 +331,17 @@ func TestOnlyOwnServersAreHarmed(t *testing.T) {
 		if s, err := ServeChaos(t.Context(), specs[0], specs[1]); !errors.Is(err, ErrConfig) {
 			t.Errorf("%v: %+v, %v", specs, s, err)
 		}
+	}
+}
+
+// Also a strategy of which nothing is expected must not lose a confirmed order or let a key buy twice.
+func TestNoStrategyMayLoseAConfirmedOrder(t *testing.T) {
+	nothing := catalog.Leeway{Undecided: true}
+	if d := chaosDiffers(nothing, &report.Chaos{Oversold: 4, Stranded: 5, Remaining: 6}); d.String() != "" {
+		t.Errorf("without an expectation: %q", d)
+	}
+	d := chaosDiffers(nothing, &report.Chaos{Missing: 1, Duplicates: 2, Oversold: 4})
+	if got, want := d.String(), "acknowledged_missing 1, duplicates 2"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

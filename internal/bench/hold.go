@@ -124,6 +124,7 @@ func (b *runner) runHolds(ctx context.Context, of Case) (result Result, err erro
 	b.skus = append(b.skus, sku)
 	r := &holdRow{
 		cfg: cfg, stage: stage, cond: of.Condition, sku: sku, shops: b.shops, provider: b.provider, client: b.buyers,
+		stalls: of.Stalls,
 	}
 	b.progress.Waiting(Outcomes, r.waiting.Load)
 	result = Result{TTL: cfg.TTL, Fleet: b.shops.Fleet, Final: 2*cfg.TTL > maxHoldTTL}

@@ -34,8 +34,9 @@ type holdRow struct {
 	think  time.Duration // longest time between a hold and its payment
 	base   int64         // number of entries in the provider's ledger before the row
 
-	missed  bool         // a fault found no call to hit
-	waiting atomic.Int64 // buyers without an outcome
+	stalls  *fleet.StallWatch // of this process, and of the shops before the sell-out
+	missed  bool              // a fault found no call to hit
+	waiting atomic.Int64      // buyers without an outcome
 }
 
 // observed holds the observations of a row.
@@ -94,6 +95,7 @@ func (r *holdRow) do(ctx context.Context) (_ report.Row, err error) {
 	injected.Go(func() { r.disarm(disarming) })
 	defer injected.Wait()
 	defer armed()
+	r.stalls.Add(r.shops.Stalled()) // Fill forgets them
 	if err := r.shops.Fill(ctx, r.cfg.Instances); err != nil {
 		return report.Row{}, err
 	}

@@ -54,8 +54,13 @@ func worstFinding(a, b finding) int {
 	case a.Broke == "" && b.Broke != "":
 		return +1
 	}
-	return cmp.Or(cmp.Compare(b.Verdict.Rank(), a.Verdict.Rank()), cmp.Compare(b.By, a.By),
+	return cmp.Or(cmp.Compare(rank(b.Verdict), rank(a.Verdict)), cmp.Compare(b.By, a.By),
 		cmp.Compare(a.Strategy, b.Strategy))
+}
+
+// rank returns the place of a verdict on a sale or on a lock, from OK to the worst.
+func rank(v figures.Verdict) int {
+	return max(v.Rank(), slices.Index([]figures.Verdict{figures.OK, GaveUp, Starved, Late, Broken}, v))
 }
 
 // holding names the strategies that held under every condition. If speeds have a unit, it names the

@@ -172,7 +172,7 @@ func TestNothingHasNoRatio(t *testing.T) {
 		old.Rows[i].Throughput = 0
 	}
 	got := changes(t, old, changed)
-	if strings.Count(got, "from 0") != 6 || strings.Contains(got, "Inf") {
+	if strings.Count(got, "from 0") != 7 || strings.Contains(got, "Inf") {
 		t.Errorf("got\n%s", got)
 	}
 }

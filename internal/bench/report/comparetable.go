@@ -119,7 +119,7 @@ func conclusion(pairs []pair) string {
 			verdicts++
 		}
 		old, now := p.old.Figures["throughput"], p.now.Figures["throughput"]
-		if old.Median == 0 || old.Differs(now) == figures.None {
+		if old.Differs(now) == figures.None {
 			continue
 		}
 		faster++

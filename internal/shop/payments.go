@@ -101,14 +101,23 @@ func start(ctx context.Context, own *payment.Server, log *slog.Logger) (address 
 
 // webhooksTo tells the embedded provider, if there is one, the address at which the shop listens.
 // Any other provider gets the address when it is started.
-func webhooksTo(own *payment.Server, addr net.Addr) error {
+func webhooksTo(own *payment.Server, asked string, addr net.Addr) error {
 	tcp, ok := addr.(*net.TCPAddr)
 	if own == nil || !ok {
 		return nil
 	}
-	host := tcp.IP.String()
-	if tcp.IP.IsUnspecified() {
-		host = "127.0.0.1"
+	return own.SetWebhook("http://" + hostPort(asked, tcp) + webhookPath)
+}
+
+// hostPort returns where a shop that was asked to listen at one address, and listens at another, can
+// be reached from this machine. A name stays: the shop answers to it, and not to its IP address.
+func hostPort(asked string, addr *net.TCPAddr) string {
+	host, _, err := net.SplitHostPort(asked)
+	if err != nil || host == "" || net.ParseIP(host) != nil {
+		host = addr.IP.String()
+		if addr.IP.IsUnspecified() {
+			host = "127.0.0.1"
+		}
 	}
-	return own.SetWebhook("http://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port)) + webhookPath)
+	return net.JoinHostPort(host, strconv.Itoa(addr.Port))
 }

@@ -1,6 +1,8 @@
 package shop
 
 import (
+	"net"
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -24,6 +26,23 @@ func TestLedgerNameOf(t *testing.T) {
 	for _, name := range []string{"", " ", "process:1", "Process:1", long} {
 		if got, err := ledgerNameOf(name); err == nil {
 			t.Errorf("name %q gives %q", name, got)
+		}
+	}
+}
+
+// The webhooks of the embedded provider go to a name or an address that the shop answers to.
+func TestWebhooksReachTheShop(t *testing.T) {
+	for _, test := range []struct{ asked, listens, want string }{
+		{"127.0.0.1:0", "127.0.0.1:8080", "127.0.0.1:8080"},
+		{":8080", "[::]:8080", "127.0.0.1:8080"},
+		{"0.0.0.0:8080", "0.0.0.0:8080", "127.0.0.1:8080"},
+		{"[::1]:8080", "[::1]:8080", "[::1]:8080"},
+		{"10.0.0.7:8080", "10.0.0.7:8080", "10.0.0.7:8080"},
+		{"shop1:0", "10.0.0.7:8080", "shop1:8080"},
+	} {
+		listens := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(test.listens))
+		if got := hostPort(test.asked, listens); got != test.want {
+			t.Errorf("a shop at %s, which listens at %s: %s, want %s", test.asked, test.listens, got, test.want)
 		}
 	}
 }

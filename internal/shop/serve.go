@@ -37,7 +37,7 @@ func (p *parts) serve(ctx context.Context, own *payment.Server) error {
 	if err != nil {
 		return fmt.Errorf("listening on %s: %w", p.cfg.Web.Addr, err)
 	}
-	if err := webhooksTo(own, inner.Addr()); err != nil {
+	if err := webhooksTo(own, p.cfg.Web.Addr, inner.Addr()); err != nil {
 		return errors.Join(err, inner.Close())
 	}
 	most := maxConnections(openFiles(), p.cfg.OtherFiles)

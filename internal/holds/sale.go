@@ -147,7 +147,7 @@ func (s *Service) Forget(tx *gorm.DB, item stock.Item) error {
 		}
 		return fmt.Errorf("%w: %s; delete it when they have ended", stock.ErrHoldsOpen, why)
 	}
-	sales := tx.Model(&row{}).Select("sale_id").Where("sku = ?", sku)
+	sales := tx.Model(&stock.Sale{}).Select("id").Where("sku = ?", sku) // a sale may have no row of a hold
 	for _, rows := range []any{&buyerRow{}, &saleRow{}} {
 		if err := tx.Where("sale_id IN (?)", sales).Delete(rows).Error; err != nil {
 			return fmt.Errorf("deleting the holds of %s: %w", sku, err)

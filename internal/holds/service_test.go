@@ -705,16 +705,20 @@ func TestANewSaleBeginsDuringAPayment(t *testing.T) {
 // Deleting an item deletes its holds.
 func TestDeleteForgetsHolds(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
-		h := s.hold(t, h3, "a")
-		s.release(t, h)
-		s.delete(t, nil)
-		if _, err := s.Get(t.Context(), h.ID); !errors.Is(err, holds.ErrUnknownHold) {
-			t.Errorf("got %v, want %v", err, holds.ErrUnknownHold)
-		}
-		var rows int64
-		for _, table := range []string{"oversell_holds", "oversell_hold_buyers", "oversell_hold_sales"} {
-			if err := s.db.Table(table).Count(&rows).Error; err != nil || rows != 0 {
-				t.Errorf("%s has %d rows, %v", table, rows, err)
+		for _, stage := range catalog.HoldStages() {
+			_, err := s.stock.Put(t.Context(), stock.Item{SKU: "hot", Initial: 1, Keeper: stock.InHolds})
+			must(t, err)
+			h := s.hold(t, stage.Name, "a")
+			s.release(t, h)
+			s.delete(t, nil)
+			if _, err := s.Get(t.Context(), h.ID); !errors.Is(err, holds.ErrUnknownHold) {
+				t.Errorf("%s: got %v, want %v", stage.Name, err, holds.ErrUnknownHold)
+			}
+			var rows int64
+			for _, table := range []string{"oversell_holds", "oversell_hold_buyers", "oversell_hold_sales"} {
+				if err := s.db.Table(table).Count(&rows).Error; err != nil || rows != 0 {
+					t.Errorf("%s: %s has %d rows, %v", stage.Name, table, rows, err)
+				}
 			}
 		}
 	})

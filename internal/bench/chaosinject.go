@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -45,7 +46,8 @@ func (c *chaosRow) begin(ctx context.Context, f chaosFault) (end func(context.Co
 		return s.redis.Restart, nil
 	case redisKillEmpty:
 		s.redis.Kill()
-		return s.redis.Restart, s.redis.Forget("appendonlydir") // its data
+		// Its data. Before Redis 7 it was one file.
+		return s.redis.Restart, errors.Join(s.redis.Forget("appendonlydir"), s.redis.Forget("appendonly.aof"))
 	case redisStop:
 		return func(context.Context) error { return s.redis.Continue() }, s.redis.Pause()
 	case redisReadOnly:

@@ -56,6 +56,9 @@ func newStream(
 		}
 	}
 	inFlight := cmp.Or(cfg.InFlight, cfg.Requests)
+	if cfg.Rate == 0 {
+		inFlight = min(inFlight, cfg.Requests)
+	}
 	s := &stream{
 		rate: cfg.Rate, planned: cfg.Requests, duration: cfg.Duration, targets: targets, request: request, alive: alive,
 		places: make(chan struct{}, inFlight), pool: newPool(inFlight),

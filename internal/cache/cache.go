@@ -138,7 +138,9 @@ func (r *Reader) Read(ctx context.Context, req Request, load Load) (Result, erro
 	// has NoSecondLook.
 	wait, w := r.waiters.Begin(ctx, r.cfg.Wait, ErrBusy)
 	defer w.Done()
-	w.Attend(watched(req, before))
+	if !req.NoSecondLook {
+		w.Attend(watched(req.Key, before))
+	}
 	e := guard.Entry{Key: keys{req.Key}.lock(req.Strategy), Owner: req.Owner}
 	var spans []figures.Span
 	stats, err := held.Do(wait, e, func(ctx context.Context) error {
@@ -180,23 +182,12 @@ func (r *Reader) exists(ctx context.Context, key string, load Load) (bool, error
 	return found.(bool), nil
 }
 
-// unwatched is the prefix of a broadcaster's key for waits that end only with their limit.
-const unwatched = "\x00"
-
 // watched returns the broadcaster's key for readers whose first look found the same failure.
-func watched(req Request, before failure) string {
-	if req.NoSecondLook {
-		return unwatched + req.Key
-	}
-	return before.id + " " + req.Key
-}
+func watched(key string, before failure) string { return before.id + " " + key }
 
 // filled is the broadcaster's look function. It returns errFilled if the value has been stored, or
 // the error of a load that has failed since the readers' first look.
 func (r *Reader) filled(ctx context.Context, watched string) error {
-	if strings.HasPrefix(watched, unwatched) {
-		return nil
-	}
 	before, key, _ := strings.Cut(watched, " ")
 	_, hit, last, err := r.look(ctx, key)
 	switch {
@@ -239,7 +230,7 @@ func (r *Reader) fill(ctx context.Context, req Request, before failure, load Loa
 		noted := r.failed(ctx, req.Key, err)
 		err = fmt.Errorf("%w: %w", errLoad, err)
 		if !req.NoSecondLook {
-			r.waiters.End(watched(req, before), err)
+			r.waiters.End(watched(req.Key, before), err)
 		}
 		return Result{Loaded: true}, errors.Join(err, noted)
 	case found:

@@ -46,6 +46,3 @@ func (b *bodyCounter) finish() {
 	}
 	b.ResponseWriter.WriteHeader(b.status)
 }
-
-// Unwrap lets http.ResponseController find the inner writer.
-func (b *bodyCounter) Unwrap() http.ResponseWriter { return b.ResponseWriter }

@@ -78,6 +78,3 @@ func (k *statusKeeper) WriteHeader(status int) {
 	k.status = status
 	k.ResponseWriter.WriteHeader(status)
 }
-
-// Unwrap lets http.ResponseController find the inner writer.
-func (k *statusKeeper) Unwrap() http.ResponseWriter { return k.ResponseWriter }

@@ -42,7 +42,6 @@ type parcel struct {
 	due    time.Time
 	tried  int
 	twice  bool // to be sent once more after it is accepted
-	again  bool // the next delivery is that second one
 	newest bool // newer events of the payment are sent first
 }
 
@@ -147,7 +146,7 @@ func (c *courier) next(now time.Time) (p *parcel, address string, wait time.Dura
 // newestOf returns the newest parcel of the same payment that has not been tried yet, or p.
 func (c *courier) newestOf(p *parcel) *parcel {
 	for _, w := range slices.Backward(c.waiting) { // the newest is the last
-		if w.event.Payment.ID == p.event.Payment.ID && w.tried == 0 && !w.again {
+		if w.event.Payment.ID == p.event.Payment.ID && w.tried == 0 {
 			return w
 		}
 	}
@@ -163,7 +162,7 @@ func (c *courier) sent(p *parcel, err error) {
 	p.tried++
 	switch {
 	case err == nil && p.twice:
-		p.twice, p.again = false, true
+		p.twice = false
 		c.waiting = append(c.waiting, p)
 	case err == nil:
 		c.counts.Waiting--

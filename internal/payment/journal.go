@@ -79,6 +79,7 @@ func (j *Journal) Close() error { return j.file.Close() }
 // read reads the records into j.records, and adds up the length of their lines in j.size.
 func (j *Journal) read() error {
 	in := bufio.NewReader(j.file)
+	last := int64(0) // number of the last entry
 	for number := 1; ; number++ {
 		line, err := in.ReadBytes('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -91,8 +92,11 @@ func (j *Journal) read() error {
 			return nil
 		}
 		r, err := parseRecord(line)
-		if err == nil && r.Entry != nil && r.Entry.Number != j.entries()+1 {
-			err = fmt.Errorf("entry %d follows entry %d", r.Entry.Number, j.entries())
+		if err == nil && r.Entry != nil {
+			if r.Entry.Number != last+1 {
+				err = fmt.Errorf("entry %d follows entry %d", r.Entry.Number, last)
+			}
+			last = r.Entry.Number
 		}
 		if err != nil {
 			return fmt.Errorf("line %d is not one of a ledger: %w", number, err)
@@ -120,16 +124,6 @@ func parseRecord(line []byte) (r record, err error) {
 		return record{}, errors.New("it has no key or no request")
 	}
 	return r, nil
-}
-
-// entries returns the number of the last entry that was read.
-func (j *Journal) entries() int64 {
-	for i := len(j.records) - 1; i >= 0; i-- {
-		if e := j.records[i].Entry; e != nil {
-			return e.Number
-		}
-	}
-	return 0
 }
 
 // write appends a record, and returns when it is on disk. After an error the contents of the file

@@ -131,7 +131,7 @@ func parseSignature(header string) (t string, signatures [][]byte, err error) {
 }
 
 // ParseEvent reads the body of a webhook. It returns ErrEvent unless the body is one JSON object
-// with an id and a type and, if the type begins with "payment." or "refund.", the id of a payment.
+// with an id and a type and, if the type begins with "payment." or is "refund.failed", the id of a payment.
 // The payment's other fields may be missing: ask the provider for them. Unknown fields are ignored,
 // because providers add new ones.
 func ParseEvent(body []byte) (Event, error) {

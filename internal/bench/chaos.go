@@ -341,7 +341,8 @@ func (c *chaosRow) sellOut(ctx context.Context, t *tally) error {
 	limited, cancel := context.WithTimeout(ctx, lastTime)
 	defer cancel()
 	c.found.Repeated = c.repeated.Load()
-	var bought, next atomic.Int64
+	before := c.resale.acknowledged()
+	var next atomic.Int64
 	next.Store(int64(c.cfg.Requests))
 	for end := time.Now().Add(backTime); ; {
 		var last sync.WaitGroup
@@ -351,17 +352,14 @@ func (c *chaosRow) sellOut(ctx context.Context, t *tally) error {
 				for !over.Load() && limited.Err() == nil {
 					r := c.buy(limited, int(next.Add(1)), time.Now(), 0)
 					t.note(r)
-					switch {
-					case r.Order != "":
-						bought.Add(1)
-					case r.Code == "sold_out":
+					if r.Code == "sold_out" {
 						over.Store(true)
 					}
 				}
 			})
 		}
 		last.Wait()
-		c.found.SoldOut, c.found.BoughtAtEnd = over.Load(), bought.Load()
+		c.found.SoldOut, c.found.BoughtAtEnd = over.Load(), c.resale.acknowledged()-before
 		if !over.Load() || c.resale.acknowledged() >= c.cfg.Stock || time.Now().After(end) ||
 			guard.Sleep(limited, backTime/10) != nil { // missing units may still return to the stock
 			return context.Cause(ctx)

@@ -128,7 +128,6 @@ func (b *runner) runHolds(ctx context.Context, of Case) (result Result, err erro
 	}
 	b.progress.Waiting(Outcomes, r.waiting.Load)
 	result = Result{TTL: cfg.TTL, Fleet: b.shops.Fleet, Final: 2*cfg.TTL > maxHoldTTL}
-	result.Row, err = r.do(ctx)
-	result.Missed = r.missed
+	result.Row, result.Missed, err = r.do(ctx)
 	return result, err
 }

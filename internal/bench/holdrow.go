@@ -35,7 +35,6 @@ type holdRow struct {
 	base   int64         // number of entries in the provider's ledger before the row
 
 	stalls  *fleet.StallWatch // of this process, and of the shops before the sell-out
-	missed  bool              // a fault found no call to hit
 	waiting atomic.Int64      // buyers without an outcome
 }
 
@@ -54,14 +53,15 @@ type observed struct {
 }
 
 // do runs the row: it puts the item on sale, lets the buyers come, adds units, injects the faults,
-// waits until the sale has settled, sells the remaining units, and audits the sale.
-func (r *holdRow) do(ctx context.Context) (_ report.Row, err error) {
+// waits until the sale has settled, sells the remaining units, and audits the sale. It also reports
+// whether a fault missed: it found no call to hit.
+func (r *holdRow) do(ctx context.Context) (_ report.Row, missed bool, err error) {
 	if err := r.prepare(ctx); err != nil {
-		return report.Row{}, err
+		return report.Row{}, false, err
 	}
 	after, err := beforeFailover(ctx, r.cfg.Failovers, r.cond)
 	if err != nil {
-		return report.Row{}, err
+		return report.Row{}, false, err
 	}
 	defer func() { err = errors.Join(err, after()) }()
 	var o observed
@@ -89,7 +89,7 @@ func (r *holdRow) do(ctx context.Context) (_ report.Row, err error) {
 	stop()
 	injected.Wait()
 	if err != nil {
-		return report.Row{}, err
+		return report.Row{}, false, err
 	}
 	disarming, armed := context.WithCancel(ctx)
 	injected.Go(func() { r.disarm(disarming) })
@@ -97,16 +97,16 @@ func (r *holdRow) do(ctx context.Context) (_ report.Row, err error) {
 	defer armed()
 	r.stalls.Add(r.shops.Stalled()) // Fill forgets them
 	if err := r.shops.Fill(ctx, r.cfg.Instances); err != nil {
-		return report.Row{}, err
+		return report.Row{}, false, err
 	}
 	o.rest = r.sellOut(ctx)
 	if _, _, err := r.settle(ctx, time.Now(), o.rest); err != nil {
-		return report.Row{}, err
+		return report.Row{}, false, err
 	}
 	if err := r.audit(ctx, &o); err != nil {
-		return report.Row{}, err
+		return report.Row{}, false, err
 	}
-	return r.judge(o), nil
+	return r.judge(o), o.noFault != nil, nil
 }
 
 // prepare puts the item on sale and sets the provider's faults.

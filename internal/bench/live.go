@@ -66,11 +66,10 @@ type watch struct {
 	over  context.CancelFunc // no audit begins after it was called
 	ended sync.WaitGroup
 
-	mu     sync.Mutex
-	tally  *tally // nil before the start
-	last   Live
-	looks  int64 // successful audits
-	gauged bool  // the gauges may be read
+	mu    sync.Mutex
+	tally *tally // nil before the start
+	last  Live
+	looks int64 // successful audits
 
 	service service
 	during  bool // the requests are in flight, so that the fleet does not change
@@ -100,9 +99,7 @@ func (w *watch) start(ctx context.Context, t *tally) {
 		return
 	}
 	w.mu.Lock()
-	w.during = true
-	gauged := w.run.shops.gauged && w.run.cfg.Workload == catalog.Deduct
-	w.tally, w.gauged = t, gauged
+	w.tally, w.during = t, true
 	w.mu.Unlock()
 	var going context.Context
 	going, w.over = context.WithCancel(ctx)
@@ -111,7 +108,7 @@ func (w *watch) start(ctx context.Context, t *tally) {
 			w.look(ctx)
 		}
 	})
-	if gauged {
+	if w.gauged() {
 		w.ended.Go(func() {
 			// Looks are cheap, and two holders may overlap only briefly.
 			for ok := true; ok; ok = guard.Sleep(going, glancePause) == nil {
@@ -148,7 +145,7 @@ func (w *watch) stop() {
 	w.ended.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.gauged, w.during = false, false // the fleet may change
+	w.during = false // the fleet may change
 }
 
 // cost returns the number of Redis commands that the audits ran.
@@ -182,9 +179,12 @@ func (w *watch) live() Live {
 	return now
 }
 
+// gauged reports whether the shops have gauges that count the holders of the row's item.
+func (w *watch) gauged() bool { return w.run.shops.gauged && w.run.cfg.Workload == catalog.Deduct }
+
 // holders returns the number of holders at this moment, or -1. The caller must hold mu.
 func (w *watch) holders() int64 {
-	if !w.gauged {
+	if !w.during || !w.gauged() {
 		return -1
 	}
 	n, ok := w.run.shops.inside()

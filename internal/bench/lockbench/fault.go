@@ -36,7 +36,6 @@ func (f fault) any() bool { return f.kill || f.stop }
 type hit struct {
 	member *member
 	from   time.Time // when it was killed, or sent SIGSTOP
-	still  time.Time // from when it was certainly stopped; zero if it was killed
 	to     time.Time // when it was sent SIGCONT; zero if it was killed
 }
 
@@ -81,7 +80,6 @@ func (f fault) inject(ctx context.Context, e *ended, all int) ([]hit, error) {
 		if err := m.Pause(); err != nil {
 			return hits, err
 		}
-		h.still = h.from.Add(settle)
 		_ = guard.Sleep(ctx, stopTime)
 		h.to = time.Now()
 		if err := m.Continue(); err != nil {

@@ -168,11 +168,12 @@ func (e ended) holders(r *report.Lock) {
 		cut := to
 		for _, h := range e.hits {
 			began := max(s.from, h.from.UnixNano())
+			still := h.from.Add(settle).UnixNano() // from then on it was certainly stopped
 			switch {
 			case h.member != m:
 			case h.killed() && s.to == 0:
 				to, cut = began, began
-			case !h.killed() && s.from <= h.still.UnixNano() && to > h.still.UnixNano():
+			case !h.killed() && s.from <= still && to > still:
 				cut = began
 			}
 		}

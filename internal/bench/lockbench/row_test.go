@@ -111,7 +111,7 @@ func TestHoldersOfDisturbedProcesses(t *testing.T) {
 			e := over(1000, processOf(test.slip), processOf(other))
 			h := hit{member: e.members[0], from: at(100)}
 			if test.stopped {
-				h.still, h.to = at(110), at(250)
+				h.to = at(250)
 			} else {
 				h.member.Killed.Store(true)
 			}

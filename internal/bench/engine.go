@@ -32,7 +32,7 @@ type Case struct {
 	Condition catalog.Condition
 	Repeat    int               // number of this run of the row, from 1
 	TTL       time.Duration     // of a lease or a hold; 0: that of the config
-	Stalls    *fleet.StallWatch // stalls of the bench's own process in this row
+	Stalls    *fleet.StallWatch // stalls in this row of the bench's own process; a row may add those of its shops
 }
 
 // Result is the outcome of one run of a row.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -113,7 +114,7 @@ func webhooksTo(own *payment.Server, asked string, addr net.Addr) error {
 // be reached from this machine. A name stays: the shop answers to it, and not to its IP address.
 func hostPort(asked string, addr *net.TCPAddr) string {
 	host, _, err := net.SplitHostPort(asked)
-	if err != nil || host == "" || net.ParseIP(host) != nil {
+	if _, notIP := netip.ParseAddr(host); err != nil || host == "" || notIP == nil {
 		host = addr.IP.String()
 		if addr.IP.IsUnspecified() {
 			host = "127.0.0.1"

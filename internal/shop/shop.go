@@ -335,6 +335,8 @@ func check(ctx context.Context, rdb redis.Cmdable, pool *sql.DB) error {
 
 func (p *parts) close() {
 	p.api.Close()
-	p.stock.Close()
-	p.cache.Close()
+	var all sync.WaitGroup // each may wait for a statement that hangs
+	all.Go(p.stock.Close)
+	all.Go(p.cache.Close)
+	all.Wait()
 }

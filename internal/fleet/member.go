@@ -323,10 +323,8 @@ func (m *Member) End(grace time.Duration) {
 func (m *Member) release() {
 	m.unlink()
 	if m.Words != nil {
-		_ = m.Words.Close() // at worst a page of memory stays mapped
-		if !LiveWords {
-			_ = m.Words.Remove()
-		}
+		_ = m.Words.Close()  // at worst a page of memory stays mapped
+		_ = m.Words.Remove() // unless run has done so
 	}
 }
 

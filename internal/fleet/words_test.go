@@ -1,9 +1,11 @@
 package fleet_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"testing"
 
 	"oversell/internal/fleet"
@@ -36,5 +38,23 @@ func TestTwoSeeTheSameWords(t *testing.T) {
 	}
 	if _, err := os.Stat(mine.Path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after Remove: %v", err)
+	}
+}
+
+// A process whose start is interrupted leaves no file behind.
+func TestInterruptedStartLeavesNoFile(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	silent := func() (*exec.Cmd, error) { return command("stubborn"), nil } // it sends no event
+	f := fleet.New(func(int) (fleet.Program, error) {
+		return fleet.Program{Name: "silent", Words: 1, Command: silent}, nil
+	})
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	if _, err := f.Add(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("the process started: %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }

@@ -162,7 +162,7 @@ func (c Config) WithDefaults() Config {
 		c.Targets = append(c.Targets, strings.TrimSuffix(target, "/"))
 	}
 	c.Repeat = cmp.Or(c.Repeat, 1)
-	c.ID = cmp.Or(c.ID, newID())
+	c.ID = cmp.Or(c.ID, NewID())
 	if c.Workload == catalog.Hold {
 		return c.defaultsForHolds()
 	}
@@ -186,7 +186,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-func newID() string { return uuid.NewString()[:8] }
+// NewID returns an ID for a Config.
+func NewID() string { return uuid.NewString()[:8] }
 
 // forRow returns the config of a row, with the defaults for its condition and the lease that the
 // servers of its strategy grant.

@@ -22,8 +22,6 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
 	"oversell/internal/present"
-
-	"github.com/google/uuid"
 )
 
 // The bounds of a config.
@@ -46,7 +44,7 @@ func WithDefaults(c bench.Config) bench.Config {
 	c.TTL = cmp.Or(c.TTL, 5*time.Second)
 	c.Wait = cmp.Or(c.Wait, time.Minute) // from the common start; a contender that waits longer counts as never served
 	c.Repeat = cmp.Or(c.Repeat, 1)
-	c.ID = cmp.Or(c.ID, uuid.NewString()[:8])
+	c.ID = cmp.Or(c.ID, bench.NewID())
 	if len(c.Strategies) == 0 {
 		c.Strategies = usual()
 	}

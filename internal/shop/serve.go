@@ -7,8 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"oversell/internal/payment"
 	"time"
+
+	"oversell/internal/payment"
 )
 
 // The time limits of the HTTP server. Handlers have none, because they may wait for a lock and do

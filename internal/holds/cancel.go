@@ -41,7 +41,7 @@ func (s *Service) cancelOrder(ctx context.Context, id string, token int64) error
 	}
 	b := s.recordFor(h, h.PaymentID, cmp.Or(p.Currency, s.cfg.Currency)) // the provider may not answer
 	b.Amount = p.Amount
-	if err := s.beginCancel(ctx, b); err != nil {
+	if err := s.beginCancel(ctx, b, h.Status == Cancelled); err != nil {
 		return err
 	}
 	return s.finishCancel(ctx, stage, h, b)
@@ -50,15 +50,17 @@ func (s *Service) cancelOrder(ctx context.Context, id string, token int64) error
 // beginCancel records that the order of a payment is being cancelled, before the order is removed.
 // If the process dies in between, the settlement finishes the cancellation, so the buyer does not
 // lose both order and money.
-func (s *Service) beginCancel(ctx context.Context, b begunRow) error {
+func (s *Service) beginCancel(ctx context.Context, b begunRow, again bool) error {
+	forget := ", refunds_failed = 0, alarm = ''" // refunds that failed before were not made by this cancellation
+	if again {
+		forget = ""
+	}
 	for range authorisedTries {
 		if _, err := s.insertBegun(ctx, b); err != nil {
 			return err
 		}
-		// Refunds that failed before were not made by this cancellation. A repeated cancellation changes
-		// nothing.
-		_, err := s.exec(ctx, "UPDATE oversell_hold_payments SET cancelling = 1, refunds_failed = 0, alarm = '', "+
-			"due_at = "+s.sql.Clock+" + ? WHERE hold_id = ? AND idempotency_key = ? AND cancelling = 0",
+		_, err := s.exec(ctx, "UPDATE oversell_hold_payments SET cancelling = 1, due_at = "+s.sql.Clock+" + ?"+forget+
+			" WHERE hold_id = ? AND idempotency_key = ? AND cancelling = 0",
 			s.cfg.Settle.Milliseconds(), b.HoldID, b.Key)
 		if err != nil {
 			return err

@@ -124,6 +124,26 @@ func TestCancelAfterARefundThatFailed(t *testing.T) {
 	})
 }
 
+// All refunds of a cancelled order fail. A repeated cancellation keeps the alarm, and does not ask for
+// another refund: an operator may have paid the money back.
+func TestCancelAgainAfterRefundsThatFailed(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h, o := s.sold(t, h3)
+		s.bank.accepts = payment.Refunded
+		s.cancel(t, h, nil)
+		for _, event := range []string{"evt_1", "evt_2"} {
+			s.refundFails(t, o.PaymentID, event)
+			s.settle(t)
+		}
+		s.refundFails(t, o.PaymentID, "evt_3")
+		for range 2 {
+			s.wantAlarms(t, 1)
+			s.cancel(t, h, holds.ErrPending)
+		}
+		s.wantAlarms(t, 1)
+	})
+}
+
 // A shop does not cancel an order that was paid at another provider.
 func TestCancelAtAnotherProvider(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {

@@ -16,8 +16,9 @@ const maxPreferredWait = 10 * time.Second
 
 // behind answers a purchase whose order is written through a stream. The status is 200 if the order
 // is already written, as it may be if an earlier request had the same key, and otherwise 202. If
-// the request has the header Prefer: wait=SECONDS, behind waits first.
-func (a *API) behind(w http.ResponseWriter, r *http.Request, res stock.Result) {
+// the request has the header Prefer: wait=SECONDS, behind waits first. If the order is refused in the
+// meantime, behind replies with an error and returns its code.
+func (a *API) behind(w http.ResponseWriter, r *http.Request, res stock.Result) (code string) {
 	answer := sold{Order: res.Order, Remaining: res.Left, Replayed: res.Replayed, State: res.State, Reason: res.Reason}
 	w.Header().Set("Location", "/api/orders/"+res.Order.ID+"?sku="+url.QueryEscape(res.Order.SKU))
 	limit := preferredWait(r.Header.Values("Prefer"))
@@ -30,8 +31,7 @@ func (a *API) behind(w http.ResponseWriter, r *http.Request, res stock.Result) {
 			// The order is accepted nevertheless, and can be looked up later.
 			a.cfg.Logger.Warn("the state of an accepted order could not be read", "order", res.Order.ID, "error", err)
 		} else if err := state.Err(); err != nil {
-			a.fail(w, r, err)
-			return
+			return a.fail(w, r, err)
 		} else {
 			answer.State, answer.Reason = state.State, state.Reason
 		}
@@ -41,6 +41,7 @@ func (a *API) behind(w http.ResponseWriter, r *http.Request, res stock.Result) {
 		status = http.StatusOK
 	}
 	reply(w, status, answer)
+	return ""
 }
 
 // preferredWait returns the wait in the Prefer headers, or 0. Unknown preferences are ignored, as

@@ -153,6 +153,7 @@ func TestDeadLettersOverHTTP(t *testing.T) {
 	if got := buy("b"); got != want {
 		t.Errorf("a unit that was sold already: %s, want %s", got, want)
 	}
+	wantMetrics(t, s, `oversell_requests_total{outcome="not_accepted",strategy="lua_stream"} 1`)
 	path := "/api/items/" + sku + "/dead"
 	res := s.admin("GET", path, "")
 	if res.Code != http.StatusOK || !strings.Contains(res.Body.String(), `"kind":"refused"`) {

@@ -51,7 +51,6 @@ func (a *API) deduct(w http.ResponseWriter, r *http.Request) {
 		outcome = "accepted"
 	}
 	defer func() { traced(outcome, res) }()
-	a.metrics.request(req.Strategy, outcome)
 	a.metrics.lock(req.Strategy, res.Lock)
 	if err == nil { // only names of items are audited
 		a.metrics.sales.watch(req.SKU)
@@ -63,10 +62,11 @@ func (a *API) deduct(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 	case res.State != "":
-		a.behind(w, r, res)
+		outcome = cmp.Or(a.behind(w, r, res), outcome)
 	default:
 		reply(w, http.StatusOK, sold{Order: res.Order, Remaining: res.Left, Replayed: res.Replayed})
 	}
+	a.metrics.request(req.Strategy, outcome)
 }
 
 // deductRequest reads the request of a buyer. If it is invalid, it replies and returns false.

@@ -113,6 +113,68 @@ func TestWrongToken(t *testing.T) {
 	})
 }
 
+// A request finds nothing for its key, and then an earlier one with the key takes the last unit. Both
+// get the hold.
+func TestSameKeyTakesTheLastUnit(t *testing.T) {
+	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
+		take := func() (holds.Hold, error) {
+			r := s.Request("a")
+			r.Key = "key"
+			return s.Take(t.Context(), r)
+		}
+		var first holds.Hold
+		var counted atomic.Bool
+		s.SQL.On(func(statement string) bool {
+			return strings.HasPrefix(statement, "SELECT remaining") && counted.CompareAndSwap(false, true)
+		}, func(_ context.Context, send func() error) (err error) {
+			if first, err = take(); err != nil {
+				return err
+			}
+			return send()
+		})
+		if h, err := take(); err != nil || h != first {
+			t.Errorf("got %+v, %v; want %+v", h, err, first)
+		}
+	})
+}
+
+// The last unit is sold while a buyer asks for it.
+func TestSoldOutIsSaidOnce(t *testing.T) {
+	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
+		take := func() error {
+			_, err := s.Take(t.Context(), s.Request("late"))
+			return err
+		}
+		err := s.Midway(take, func() {
+			if err := s.Buy("a"); err != nil {
+				t.Error(err)
+			}
+		})
+		if !errors.Is(err, holds.ErrSoldOut) || strings.Count(err.Error(), holds.ErrSoldOut.Error()) != 1 {
+			t.Errorf("got %v, want %v once", err, holds.ErrSoldOut)
+		}
+	})
+}
+
+// The item and its buyers are deleted while a buyer asks for a unit.
+func TestItemIsDeletedDuringATake(t *testing.T) {
+	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
+		var begun atomic.Int64 // the first transaction writes the buyer's row
+		s.SQL.On(func(statement string) bool { return statement == "BEGIN" && begun.Add(1) == 2 },
+			func(_ context.Context, send func() error) error {
+				for _, table := range []string{"oversell_hold_buyers", "oversell_items"} {
+					if err := s.DB.Exec("DELETE FROM "+table+" WHERE sale_id = ?", s.Item.SaleID).Error; err != nil {
+						t.Error(err)
+					}
+				}
+				return send()
+			})
+		if _, err := s.Take(t.Context(), s.Request("a")); !errors.Is(err, holds.ErrSaleOver) {
+			t.Errorf("got %v, want %v", err, holds.ErrSaleOver)
+		}
+	})
+}
+
 // A transition changes the row only if the row still has the token that was read. If the row was
 // created again in between, with the same id, the hold belongs to somebody else.
 func TestTransitionCarriesTheToken(t *testing.T) {

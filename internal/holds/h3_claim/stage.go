@@ -75,7 +75,7 @@ func (s *Stage) Take(ctx context.Context, r holds.Request) (holds.Hold, error) {
 		return h, err
 	}
 	if err := s.checkLeft(ctx, r); err != nil {
-		return holds.Hold{}, err
+		return s.notTaken(ctx, r, err)
 	}
 	if err := s.meet(ctx, r); err != nil {
 		return holds.Hold{}, err
@@ -254,9 +254,8 @@ func (s *Stage) checkLimit(ctx context.Context, r holds.Request) error {
 	return err
 }
 
-// notTaken answers a Take whose transaction returned err. The hold may still exist: either this
-// request has written it and the reply to COMMIT was lost, or a faster request with the same key
-// has written it.
+// notTaken answers a Take that failed with err. The hold may still exist: either this request has
+// written it and the reply to COMMIT was lost, or a faster request with the same key has written it.
 func (s *Stage) notTaken(ctx context.Context, r holds.Request, err error) (holds.Hold, error) {
 	if errors.Is(err, errUnsure) {
 		h, lookErr := s.settled(ctx, r.ID)
@@ -268,8 +267,8 @@ func (s *Stage) notTaken(ctx context.Context, r holds.Request, err error) (holds
 	if h, found, lookErr := s.byKey(ctx, r); found || lookErr != nil {
 		return h, lookErr
 	}
-	if errors.Is(err, holds.ErrSoldOut) {
-		return holds.Hold{}, errors.Join(s.checkLeft(ctx, r), err)
+	if err == holds.ErrSoldOut { // from takeUnits, which does not know why
+		err = cmp.Or(s.checkLeft(ctx, r), err)
 	}
 	return holds.Hold{}, err
 }
@@ -474,18 +473,19 @@ func (s *Stage) left(ctx context.Context, r holds.Request) (units int64, err err
 		units, err = s.number(ctx, "SELECT remaining + COALESCE((SELECT SUM(quantity) FROM oversell_holds h "+
 			"WHERE h.sku = i.sku AND h.sale_id = i.sale_id AND "+s.isDue()+"), 0)"+from, r.SKU, r.SaleID)
 	}
-	if errors.Is(err, sql.ErrNoRows) {
-		err = holds.ErrSaleOver
-	}
 	return units, err
 }
 
-// number runs a query that returns one number.
+// number runs a query that returns one number. If it finds no row, number returns ErrSaleOver.
 func (s *Stage) number(ctx context.Context, query string, args ...any) (n int64, err error) {
-	if err = s.db.QueryRowContext(ctx, query, args...).Scan(&n); err != nil {
-		err = fmt.Errorf("counting units: %w", err)
+	err = s.db.QueryRowContext(ctx, query, args...).Scan(&n)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, holds.ErrSaleOver
+	case err != nil:
+		return 0, fmt.Errorf("counting units: %w", err)
 	}
-	return n, err
+	return n, nil
 }
 
 // countIn adds the units to the buyer's count, if the limit allows it.

@@ -164,6 +164,7 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{[]string{"-provider", "http://127.0.0.1:1"}, "-webhook-secret-file"},
 		{[]string{"-provider", "nowhere", "-webhook-secret-file", "/no-such-file"}, "-webhook-secret-file: "},
 		{[]string{"-webhook-secret-file", "x"}, "-webhook-secret-file"},
+		{[]string{"-provider", "none", "-webhook-secret-file", "x"}, "-webhook-secret-file is only for"},
 		{[]string{"-provider-name", "pay"}, "-provider-name is for -provider URL"},
 		{
 			[]string{"-provider", "http://127.0.0.1:1", "-webhook-secret-file", secret, "-provider-name", "process:1"},

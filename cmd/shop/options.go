@@ -127,6 +127,7 @@ func (o options) validate() error {
 	}
 	_, badHosts := web.ParseHosts(o.hosts)
 	_, badOTLP := tracesURL(o.otlp)
+	elsewhere := o.Provider != shop.OwnProvider && o.Provider != ""
 	_, port, badAddr := net.SplitHostPort(o.Web.Addr)
 	switch needs := s.Needs; {
 	case s.NeedsMySQL() && o.onSQLite():
@@ -147,12 +148,12 @@ func (o options) validate() error {
 		return fmt.Errorf("-hold-settle is %v; it must be at least 1s", o.Holds.Settle)
 	case o.Holds.Limit < 0:
 		return fmt.Errorf("-hold-limit is %d; it must not be negative", o.Holds.Limit)
-	case o.Provider == shop.OwnProvider && o.webhookSecretFile != "":
+	case !elsewhere && o.webhookSecretFile != "":
 		return errors.New("-webhook-secret-file is only for -provider URL; " +
 			"an embedded provider has a new secret each time")
-	case o.Provider != shop.OwnProvider && o.Provider != "" && o.webhookSecretFile == "":
+	case elsewhere && o.webhookSecretFile == "":
 		return errors.New("-provider URL needs -webhook-secret-file, the secret that signs its webhooks")
-	case o.Holds.Ledger != "" && (o.Provider == shop.OwnProvider || o.Provider == ""):
+	case !elsewhere && o.Holds.Ledger != "":
 		return errors.New("-provider-name is for -provider URL")
 	case o.Consumer.ClaimAfter < 10*time.Millisecond:
 		return fmt.Errorf("-claim is %v; it must be at least 10ms", o.Consumer.ClaimAfter)

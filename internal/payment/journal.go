@@ -49,12 +49,13 @@ func OpenJournal(name string, log *slog.Logger) (_ *Journal, err error) {
 			_ = file.Close() // nothing was written
 		}
 	}()
-	info, err := file.Stat()
+	err = lock(file) // before reading, because another process may be writing
+	var info os.FileInfo
+	if err == nil {
+		info, err = file.Stat()
+	}
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is not a regular file")
-	}
-	if err == nil {
-		err = lock(file) // before reading, because another process may be writing
 	}
 	if err == nil {
 		err = j.read()

@@ -148,9 +148,4 @@ func TestCatalogNamesTestsThatExist(t *testing.T) {
 			t.Errorf("%s: there is no test %s", s.Name, s.Test)
 		}
 	}
-	for _, s := range catalog.HoldStages() {
-		if name, _, _ := strings.Cut(s.Test, "/"); !tests[name] {
-			t.Errorf("%s: there is no test %s", s.Name, s.Test)
-		}
-	}
 }

@@ -15,7 +15,6 @@ type HoldStage struct {
 	Name   string
 	Adds   string // what it adds to the stage before it
 	Breaks string // what still breaks
-	Test   string // the test that shows what breaks
 
 	InRedis bool // its units and holds are in Redis; otherwise it does not use Redis
 
@@ -31,7 +30,6 @@ func HoldStages() []HoldStage {
 			Name:    h1.Name,
 			Adds:    "a counter in Redis, and a hold with an expiry beside it",
 			Breaks:  "a late payment sells the unit twice, and a crash loses it",
-			Test:    "TestSituations/LatePayment",
 			InRedis: true,
 			New:     func(b hold.Backends) hold.Stage { return h1.New(b) },
 			sale:    naive,
@@ -40,7 +38,6 @@ func HoldStages() []HoldStage {
 			Name:   h2.Name,
 			Adds:   "a row in the database, whose status says what became of the hold",
 			Breaks: "the status changes between the read and the write: two sweeps give the unit back twice",
-			Test:   "TestSituations/TwoSweeps",
 			New:    func(b hold.Backends) hold.Stage { return h2.New(b) },
 			sale:   naive,
 		},
@@ -48,7 +45,6 @@ func HoldStages() []HoldStage {
 			Name:   h3.Name,
 			Adds:   "one conditional UPDATE decides how the hold ends, in the transaction of the order and the stock",
 			Breaks: "a payment that loses the race is refunded later, not in the same transaction",
-			Test:   "TestDiesBeforeRefund",
 			New:    func(b hold.Backends) hold.Stage { return h3.New(b) },
 			sale:   always(overlaps),
 		},

@@ -4,7 +4,7 @@
 // tells the sweep which units to return with INCRBY. The order is written to the database when the
 // payment has arrived. Most articles do it this way.
 //
-// The names are those of tests, and of situations in TestSituations.
+// The names are those of tests, of situations in TestSituations, and of anomalies in the lab.
 //
 // Holds:
 //   - a hold keeps its units from other buyers, and returns them when it ends: TestPromises
@@ -13,21 +13,21 @@
 // Breaks:
 //   - a payment reads the hold first and writes the order later, without a condition: a late
 //     payment sells a unit that the sweep has given back, and so does a payment during a release:
-//     LatePayment, PaymentDuringRelease
+//     late-payment, released-still-payable
 //   - an extension has the same flaw: it restores the hold after its unit went to another buyer:
-//     ExtendedAfterItWasSold
-//   - two sweeps read the same hold, and both return its units: TwoSweeps
-//   - so do two releases, and two cancellations: DoubleRelease, CancelledTwice
-//   - if a process dies after DECRBY, the units are lost: CrashAfterTake
+//     extended-after-sold
+//   - two sweeps read the same hold, and both return its units: two-sweepers
+//   - so do two releases, and two cancellations: double-release, cancelled-twice
+//   - if a process dies after DECRBY, the units are lost: killed-with-units
 //   - if it dies after it wrote the order, the hold remains, and its unit is sold again:
-//     CrashAfterOrder
+//     killed-between-order-and-hold
 //   - if it dies in a sweep or a release, the units that it was about to give back are stranded:
 //     CrashInSweep
 //   - the limit and the idempotency key are read before the step that takes the units:
-//     LimitRaced, SameKeyAtOnce
-//   - the ttl uses the clock of Redis, and the sweep that of its own process: ClocksDiffer
+//     limit-outside-the-step, SameKeyAtOnce
+//   - the ttl uses the clock of Redis, and the sweep that of its own process: clock-differs
 //   - a counter that Redis has lost, by eviction, by a restart or after a week without a hold,
-//     starts again with all units: RedisLosesTheSale
+//     starts again with all units: evicted-stock-key-reads-sold-out
 //   - a hold of a sale that is over can still be paid: OldSale
 //   - a cancelled order still counts towards its buyer's limit, because the buyer is forgotten
 //   - an ended hold cannot be told from one that never existed: TestPromises

@@ -4,30 +4,29 @@
 // stays, so an ended hold can be told from one that never existed. Payment, release and sweep each
 // read the status, decide, and write it, in separate statements.
 //
-// The names are those of tests, and of situations in TestSituations.
+// The names are those of tests, of situations in TestSituations, and of anomalies in the lab.
 //
 // Holds:
 //   - a hold keeps its units from other buyers, and returns them when it ends: TestPromises
 //   - no more units are held than there are, even if many buyers come at once: TestRush
 //   - two requests with one idempotency key make one hold: SameKeyAtOnce
-//   - a Redis that loses its data does no harm, because the stage does not use it:
-//     RedisLosesTheSale
+//   - a Redis that loses its data does no harm, because the stage does not use it
 //
 // Breaks:
 //   - the status can change between the read and the write: a late payment sells a unit that the
-//     sweep has given back, and so does a payment during a release: LatePayment,
-//     PaymentDuringRelease
-//   - an extension has the same flaw: it writes back the status that it has read: ExtendedAfterItWasSold
-//   - two sweeps read the same hold, and both return its units: TwoSweeps
-//   - so do two releases, and two cancellations: DoubleRelease, CancelledTwice
-//   - if a process dies after it took the units, they are lost: CrashAfterTake
+//     sweep has given back, and so does a payment during a release: late-payment,
+//     released-still-payable
+//   - an extension has the same flaw: it writes back the status that it has read: extended-after-sold
+//   - two sweeps read the same hold, and both return its units: two-sweepers
+//   - so do two releases, and two cancellations: double-release, cancelled-twice
+//   - if a process dies after it took the units, they are lost: killed-with-units
 //   - if it dies after it wrote the order, the hold remains, and its unit is sold again:
-//     CrashAfterOrder
+//     killed-between-order-and-hold
 //   - if it dies in a sweep or a release, the units that it was about to give back are stranded:
 //     CrashInSweep
-//   - the limit is read before the step that takes the units: LimitRaced
+//   - the limit is read before the step that takes the units: limit-outside-the-step
 //   - holds expire by the clock of each process: if a process's clock is ahead, it sells units that
-//     are still held: ClocksDiffer
+//     are still held: clock-differs
 //   - a hold of a sale that is over can still be paid: OldSale
 package hold
 

@@ -6,26 +6,25 @@
 // count are written in the same transaction, and the clock is the database's. A buyer who finds too
 // few units ends expired holds, so that their units are free immediately.
 //
-// The names are those of tests, and of situations in TestSituations.
+// The names are those of tests, of situations in TestSituations, and of anomalies in the lab.
 //
 // Holds:
 //   - a hold keeps its units from other buyers, and returns them when it ends: TestPromises
 //   - no more units are held than there are, even if many buyers come at once: TestRush
 //   - two requests with one idempotency key make one hold: SameKeyAtOnce
-//   - neither a late payment nor one during a release gets an order: LatePayment,
-//     PaymentDuringRelease
+//   - neither a late payment nor one during a release gets an order: late-payment,
+//     released-still-payable
 //   - exactly one of payment, release and sweep wins, and the units are sold or given back
-//     once: TestExactlyOneWins, TwoSweeps, DoubleRelease
+//     once: TestExactlyOneWins, two-sweepers, double-release
 //   - the units of a hold are free when it expires, without a sweep: TestExpiredIsFree,
 //     TestRushForExpired
-//   - a process that dies in the middle leaves nothing behind: CrashAfterTake,
-//     CrashAfterOrder, CrashInSweep
-//   - a Redis that loses its data does no harm, because the stage does not use it:
-//     RedisLosesTheSale
-//   - no buyer gets more than the limit: LimitRaced
-//   - a hold that has ended is not extended: ExtendedAfterItWasSold
-//   - an order is cancelled once: CancelledTwice
-//   - a process whose clock is wrong does no harm: ClocksDiffer
+//   - a process that dies in the middle leaves nothing behind: killed-with-units,
+//     killed-between-order-and-hold, CrashInSweep
+//   - a Redis that loses its data does no harm, because the stage does not use it
+//   - no buyer gets more than the limit: limit-outside-the-step
+//   - a hold that has ended is not extended: extended-after-sold
+//   - an order is cancelled once: cancelled-twice
+//   - a process whose clock is wrong does no harm: clock-differs
 //   - a hold of a sale that is over cannot be paid or released: OldSale,
 //     TestOldSaleIsNotReleased
 //   - the outcome of a commit whose reply was lost is looked up: TestLostCommit

@@ -10,26 +10,16 @@ import (
 	"oversell/internal/holds"
 )
 
-// situations are those that stages handle differently, and the units of their sales.
+// situations are those that stages handle differently and the lab does not show, and the units of
+// their sales.
 var situations = []struct {
 	name  string
 	units int64
 	run   func(*testing.T, *Site) error
 }{
-	{"LatePayment", 1, latePayment},
-	{"PaymentDuringRelease", 1, paymentDuringRelease},
-	{"ExtendedAfterItWasSold", 1, extendedAfterItWasSold},
-	{"TwoSweeps", 1, twoSweeps},
-	{"DoubleRelease", 1, doubleRelease},
-	{"CancelledTwice", 1, cancelledTwice},
-	{"CrashAfterTake", 3, crashAfterTake},
-	{"CrashAfterOrder", 1, crashAfterOrder},
 	{"CrashInSweep", 1, crashInSweep},
-	{"LimitRaced", 3, limitRaced},
 	{"SameKeyAtOnce", 3, sameKeyAtOnce},
-	{"ClocksDiffer", 3, clocksDiffer},
 	{"OldSale", 2, oldSale},
-	{"RedisLosesTheSale", 1, redisLosesTheSale},
 }
 
 // Outcome is what a situation must come to: the error that it returns, and where the units are
@@ -224,49 +214,6 @@ func inTime(t *testing.T, s *Site) {
 	s.Want(Figures{Left: s.Item.Initial})
 }
 
-// latePayment runs a payment that reads the hold in time, but writes after the hold has expired and
-// the next buyer has paid. It returns the late payer's error.
-func latePayment(t *testing.T, s *Site) error {
-	a := s.Hold("a")
-	return s.Midway(func() error { return s.Pay(a) }, func() {
-		s.Expire(a)
-		s.SweepAll()
-		if err := s.Buy("b"); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// paymentDuringRelease runs a payment that reads the hold before it is released, but writes after
-// the next buyer has paid. It returns the payer's error.
-func paymentDuringRelease(t *testing.T, s *Site) error {
-	a := s.Hold("a")
-	return s.Midway(func() error { return s.Pay(a) }, func() {
-		if err := errors.Join(s.Release(t.Context(), a.ID, a.Token), s.Buy("b")); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// extendedAfterItWasSold runs an extension that reads the hold in time, but writes after the hold
-// has expired and the next buyer has paid. Then the hold is paid, too. It returns the error of the
-// extension.
-func extendedAfterItWasSold(t *testing.T, s *Site) error {
-	a := s.Hold("a")
-	err := s.Midway(func() error {
-		_, err := s.Extend(t.Context(), a.ID, a.Token, TTL, 3*TTL)
-		return err
-	}, func() {
-		s.Expire(a)
-		s.SweepAll()
-		if err := s.Buy("b"); err != nil {
-			t.Error(err)
-		}
-	})
-	_ = s.Pay(a)
-	return err
-}
-
 // extended checks what every stage guarantees for an extension while nothing is late.
 func extended(t *testing.T, s *Site) {
 	a := s.Hold("a")
@@ -308,44 +255,6 @@ func extended(t *testing.T, s *Site) {
 	s.Want(Figures{Left: 1, Sold: 1})
 }
 
-// twoSweeps runs a sweep that finds an expired hold, and another that ends it first. It returns the
-// error of the first.
-func twoSweeps(t *testing.T, s *Site) error {
-	s.Expire(s.Hold("a"))
-	return s.Midway(func() error {
-		_, err := s.Sweep(t.Context(), s.Item.SKU, 10)
-		return err
-	}, func() { s.SweepAll() })
-}
-
-// doubleRelease runs a release that finds the hold, and another that ends it first. It returns the
-// error of the first.
-func doubleRelease(t *testing.T, s *Site) error {
-	a := s.Hold("a")
-	release := func() error { return s.Release(t.Context(), a.ID, a.Token) }
-	return s.Midway(release, func() {
-		if err := release(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// cancelledTwice runs a cancellation that finds the order, and another that ends it first. It
-// returns the error of the first.
-func cancelledTwice(t *testing.T, s *Site) error {
-	a := s.Hold("a")
-	if err := s.Pay(a); err != nil {
-		t.Error(err)
-	}
-	s.Want(Figures{Sold: 1})
-	cancel := func() error { return s.Cancel(t.Context(), a.ID, a.Token) }
-	return s.Midway(cancel, func() {
-		if err := cancel(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // cancelled checks what every stage guarantees for a cancellation while nothing is late.
 func cancelled(t *testing.T, s *Site) {
 	a, b := s.Hold("a"), s.Hold("b")
@@ -367,26 +276,6 @@ func cancelled(t *testing.T, s *Site) {
 	s.Want(Figures{Sold: 2})
 }
 
-// crashAfterTake kills a process between taking units and writing the hold.
-func crashAfterTake(t *testing.T, s *Site) error {
-	s.Dies(BeforeHold, func() error {
-		_, err := s.Take(t.Context(), s.Request("a"))
-		return err
-	})
-	s.SweepAll()
-	return nil
-}
-
-// crashAfterOrder kills a process in a payment, before it ends the hold. The payment is not
-// repeated. The hold expires, and the next buyer comes. It returns the next buyer's error.
-func crashAfterOrder(t *testing.T, s *Site) error {
-	a := s.Hold("a")
-	s.Dies(BeforeEnd, func() error { return s.Pay(a) })
-	s.Expire(a)
-	s.SweepAll()
-	return s.Buy("b")
-}
-
 // crashInSweep kills a process in a sweep, before it returns the units to the stock.
 func crashInSweep(t *testing.T, s *Site) error {
 	s.Expire(s.Hold("a"))
@@ -399,38 +288,6 @@ func crashInSweep(t *testing.T, s *Site) error {
 	_ = s.DB.Exec("UPDATE oversell_holds SET sku = sku WHERE sku = ?", s.Item.SKU).Error
 	s.SweepAll()
 	return nil
-}
-
-// redisLosesTheSale deletes the item's keys in Redis between two buyers. It returns the second
-// buyer's error.
-func redisLosesTheSale(t *testing.T, s *Site) error {
-	if err := s.Buy("a"); err != nil {
-		t.Error(err)
-	}
-	lost, err := s.Backends.Redis.Keys(t.Context(), "oversell:*"+s.Item.SKU+"*").Result()
-	if err == nil && len(lost) > 0 {
-		err = s.Backends.Redis.Del(t.Context(), lost...).Err()
-	}
-	if err != nil {
-		t.Error(err)
-	}
-	return s.Buy("b")
-}
-
-// limitRaced runs two requests of a buyer with a limit of one: the second while the first is about
-// to write. It returns the error of the first.
-func limitRaced(t *testing.T, s *Site) error {
-	take := func() error {
-		r := s.Request("a")
-		r.Limit = 1
-		_, err := s.Take(t.Context(), r)
-		return err
-	}
-	return s.Midway(take, func() {
-		if err := take(); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // sameKeyAtOnce repeats a request with its idempotency key while the first is about to write. It
@@ -455,14 +312,6 @@ func sameKeyAtOnce(t *testing.T, s *Site) error {
 
 // ErrTwoHolds means that two requests with one key got different holds.
 var ErrTwoHolds = errors.New("two requests with one key got different holds")
-
-// clocksDiffer runs a sweep in a process whose clock is two hours ahead.
-func clocksDiffer(t *testing.T, s *Site) error {
-	s.Hold("a")
-	ahead := s.At(func() time.Time { return time.Now().Add(2 * TTL) })
-	_, err := ahead.Sweep(t.Context(), s.Item.SKU, 10)
-	return err
-}
 
 // oldSale pays for a hold after a new sale of five units has begun, and lets another hold expire.
 // It returns the payer's error.

@@ -1,6 +1,6 @@
-// Package holdstest tests the stages of package holds: what they promise in calm, and what they do
-// in difficult situations, with late payments, two sweeps, or processes that die. It arranges each
-// situation on embedded and on real backends. The tests of a stage say which outcome is right.
+// Package holdstest tests the stages of package holds on embedded and on real backends: what they
+// promise in calm, and what they do in a few difficult situations. The tests of a stage say which
+// outcome is right. Most situations, such as late payments and two sweeps, are anomalies of the lab.
 package holdstest
 
 import (
@@ -44,8 +44,7 @@ type Site struct {
 	Redis *locktest.Hook // sees the stage's commands
 	SQL   *SQLHook       // sees the stage's statements
 
-	t   testing.TB
-	new NewStage
+	t testing.TB
 }
 
 // Each runs f on embedded and on real backends, with a sale of the given number of units.
@@ -91,7 +90,7 @@ func New(
 	if err := errors.Join(stock.Migrate(t.Context(), db), holds.Migrate(t.Context(), db)); err != nil {
 		t.Fatal(err)
 	}
-	s := &Site{DB: db, Redis: new(locktest.Hook), SQL: new(SQLHook), t: t, new: n}
+	s := &Site{DB: db, Redis: new(locktest.Hook), SQL: new(SQLHook), t: t}
 	rdb.AddHook(s.Redis)
 	hooked, err := backend.DialDatabaseThrough(t.Context(), url, fault.Injector{Hook: s.SQL.pass}.Through)
 	if err != nil {
@@ -105,17 +104,10 @@ func New(
 	s.Backends = holds.Backends{Redis: rdb, DB: pool, SQL: holds.DialectOf(db), Isolation: level}
 	s.Shop = stock.New(stock.Config{DB: db, Redis: rdb, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	t.Cleanup(s.Shop.Close)
-	s.Stage = s.At(nil)
+	s.Stage = n(s.Backends)
 	s.Item.SKU = fmt.Sprintf("item-%d", skus.Add(1))
 	s.Put(units)
 	return s
-}
-
-// At returns another process's stage on the same backends, with a clock of its own.
-func (s *Site) At(now func() time.Time) holds.Stage {
-	b := s.Backends
-	b.Now = now
-	return s.new(b)
 }
 
 // Put begins a sale.
@@ -310,9 +302,8 @@ type Seam struct{ redis, statement string }
 
 // The seams.
 var (
-	BeforeHold     = Seam{"zadd", "INSERT INTO oversell_holds "} // after the units were taken
-	BeforeEnd      = Seam{"zrem", "UPDATE oversell_holds "}      // before a hold ends
-	BeforeGiveBack = Seam{"incrby", "UPDATE oversell_items "}    // before its units return to the stock
+	BeforeEnd      = Seam{"zrem", "UPDATE oversell_holds "}   // before a hold ends
+	BeforeGiveBack = Seam{"incrby", "UPDATE oversell_items "} // before its units return to the stock
 )
 
 // Dies makes f fail at a seam, as if the process were killed there.

@@ -2,12 +2,8 @@ package shop
 
 import (
 	"context"
-	"database/sql/driver"
 	"fmt"
 
-	"gorm.io/gorm"
-
-	"oversell/internal/backend"
 	"oversell/internal/catalog"
 	"oversell/internal/holds"
 	"oversell/internal/holds/payfault"
@@ -17,7 +13,7 @@ import (
 
 // openHolds opens the sale by holds, and adds it to the config. The argument own is the shop's
 // embedded payment provider, or nil. The caller must call end.
-func openHolds(ctx context.Context, cfg *Config, own *payment.Server) (end func() error, err error) {
+func openHolds(ctx context.Context, cfg *Config, own *payment.Server) (end func(), err error) {
 	c := &cfg.Holds
 	c.DB = cfg.Stock.DB
 	if err := holds.Migrate(ctx, c.DB); err != nil {
@@ -29,15 +25,9 @@ func openHolds(ctx context.Context, cfg *Config, own *payment.Server) (end func(
 	}
 	b := holds.Backends{Redis: cfg.Stock.Redis, DB: pool, SQL: holds.DialectOf(c.DB)}
 	c.Stages = catalog.Holds(b)
-	closing := func() error { return nil }
 	if own != nil {
-		faults := payfault.New(payfault.Config{
-			Provider: own, Backends: b, New: catalog.Holds,
-			Dial: func(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error) {
-				return backend.DialDatabaseThrough(ctx, cfg.DBURL, through)
-			},
-		})
-		c.Stages, cfg.Web.HoldFaults, closing = faults.Wrap(c.Stages), faults, faults.Close
+		faults := payfault.New(payfault.Config{Provider: own, Backends: b, New: catalog.Holds})
+		c.Stages, cfg.Web.HoldFaults = faults.Wrap(c.Stages), faults
 	}
 	if cfg.AdjustHolds != nil {
 		cfg.AdjustHolds(c)
@@ -50,9 +40,8 @@ func openHolds(ctx context.Context, cfg *Config, own *payment.Server) (end func(
 			web.Strategy{Name: stage.Name, Adds: stage.Adds, Breaks: stage.Breaks})
 	}
 	stop := context.AfterFunc(ctx, s.Close) // while requests drain, as it may wait for a statement
-	return func() error {
+	return func() {
 		stop()
 		s.Close()
-		return closing()
 	}, nil
 }

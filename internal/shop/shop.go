@@ -166,7 +166,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	defer closing(cfg.Logger, "the sale by holds", endHolds)
+	defer endHolds()
 	p := assemble(cfg, served, o)
 	defer p.api.Wait(sectionTimeout)
 	defer p.close()

@@ -48,7 +48,7 @@ func (a *API) putFault(w http.ResponseWriter, r *http.Request) {
 		err = holds.ErrToken
 	}
 	if err == nil {
-		err = a.cfg.HoldFaults.Set(r.Context(), h, fault)
+		err = a.cfg.HoldFaults.Set(h, fault)
 	}
 	a.answer(w, r, fault, err)
 }

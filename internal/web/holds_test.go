@@ -1,8 +1,6 @@
 package web_test
 
 import (
-	"context"
-	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"gorm.io/gorm"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/catalog"
@@ -62,10 +58,7 @@ func newHoldSite(t testing.TB, cfg holds.Config, own bool) *holdSite {
 	cfg.Stages = catalog.Holds(b)
 	var faults *payfault.Faults
 	if own {
-		faults = payfault.New(payfault.Config{
-			Provider: s.provider, Backends: b, New: catalog.Holds,
-			Dial: func(context.Context, func(driver.Connector) driver.Connector) (*gorm.DB, error) { return db, nil },
-		})
+		faults = payfault.New(payfault.Config{Provider: s.provider, Backends: b, New: catalog.Holds})
 		cfg.Stages, cfg.Entries = faults.Wrap(cfg.Stages), s.provider.Group
 	}
 	service := holds.New(cfg)

@@ -5,15 +5,11 @@ package payfault
 
 import (
 	"context"
-	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
-
-	"gorm.io/gorm"
 
 	"oversell/internal/guard"
 	"oversell/internal/holds"
@@ -103,25 +99,14 @@ type Config struct {
 	Provider *payment.Server // in this process
 	Backends holds.Backends  // of the stages
 
-	// Dial opens another connection pool to the database of the Backends. New makes the stages, by
-	// name.
-	Dial func(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error)
-	New  func(holds.Backends) map[string]holds.Stage
+	New func(holds.Backends) map[string]holds.Stage // makes the stages, by name
 }
 
 // Faults holds the faults that were chosen for the payments of single holds. It is safe for
-// concurrent use. The caller must close it.
+// concurrent use.
 type Faults struct {
-	cfg Config
-	// sleep reports whether it slept for all of d. Tests replace it.
-	sleep func(ctx context.Context, d time.Duration) bool
-
-	// The stages whose claims stop use a connection pool of their own, which is opened when it is
-	// first needed.
-	opening  sync.Mutex
-	pool     *sql.DB
-	closed   bool
-	stopping map[string]holds.Stage // not changed once pool is set
+	cfg   Config
+	sleep func(ctx context.Context, d time.Duration) // replaced by tests
 
 	mu     sync.Mutex
 	chosen map[string]*choice // by the id of a hold
@@ -136,24 +121,19 @@ type choice struct {
 
 // New returns Faults in which no fault is set.
 func New(cfg Config) *Faults {
-	sleep := func(ctx context.Context, d time.Duration) bool { return guard.Sleep(ctx, d) == nil }
+	sleep := func(ctx context.Context, d time.Duration) { _ = guard.Sleep(ctx, d) } // a request that is over goes on
 	return &Faults{cfg: cfg, sleep: sleep, chosen: make(map[string]*choice)}
 }
 
 // Set sets the fault of a hold's payment, from now until a minute after the hold has expired. For
 // SlowShop the shop stops once per call. It returns stock.ErrInvalid, holds.NotHeldError or
 // ErrTooMany.
-func (f *Faults) Set(ctx context.Context, h holds.Hold, fault Fault) error {
+func (f *Faults) Set(h holds.Hold, fault Fault) error {
 	if err := fault.check(); err != nil {
 		return err
 	}
 	if h.Status != holds.Held {
 		return holds.NotHeldError{Status: h.Status}
-	}
-	if fault.Kind == SlowShop {
-		if err := f.open(ctx); err != nil {
-			return err
-		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

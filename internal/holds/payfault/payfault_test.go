@@ -3,7 +3,6 @@ package payfault
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -12,9 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"gorm.io/gorm"
-
-	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/catalog"
 	"oversell/internal/holds"
@@ -40,21 +36,9 @@ func each(t *testing.T, f func(t *testing.T, name string, s *holdstest.Site, fau
 				t.Run(stage.Name, func(t *testing.T) {
 					var faults *Faults
 					s := holdstest.New(t, rdb, url, 1, func(b holds.Backends) holds.Stage {
-						faults = New(Config{
-							Provider: newProvider(), Backends: b, New: catalog.Holds,
-							Dial: func(
-								ctx context.Context, through func(driver.Connector) driver.Connector,
-							) (*gorm.DB, error) {
-								return backend.DialDatabaseThrough(ctx, url, through)
-							},
-						})
+						faults = New(Config{Provider: newProvider(), Backends: b, New: catalog.Holds})
 						return faults.Wrap(map[string]holds.Stage{stage.Name: stage.New(b)})[stage.Name]
 					}, sql.LevelDefault)
-					t.Cleanup(func() {
-						if err := faults.Close(); err != nil {
-							t.Error(err)
-						}
-					})
 					f(t, stage.Name, s, faults)
 				})
 			}
@@ -67,13 +51,12 @@ func each(t *testing.T, f func(t *testing.T, name string, s *holdstest.Site, fau
 func TestSlowShopWritesLate(t *testing.T) {
 	each(t, func(t *testing.T, name string, s *holdstest.Site, faults *Faults) {
 		here, on := make(chan time.Duration, 1), make(chan struct{})
-		faults.sleep = func(ctx context.Context, d time.Duration) bool {
+		faults.sleep = func(_ context.Context, d time.Duration) {
 			here <- d
 			<-on
-			return true
 		}
 		late := s.Hold("late")
-		if err := faults.Set(t.Context(), late, Fault{SlowShop, 4}); err != nil {
+		if err := faults.Set(late, Fault{SlowShop, 4}); err != nil {
 			t.Fatal(err)
 		}
 		told := make(chan error, 1)
@@ -109,10 +92,10 @@ func TestSlowShopWritesLate(t *testing.T) {
 func TestSlowShopStopsOnce(t *testing.T) {
 	each(t, func(t *testing.T, _ string, s *holdstest.Site, faults *Faults) {
 		stops := 0
-		faults.sleep = func(context.Context, time.Duration) bool { stops++; return true }
+		faults.sleep = func(context.Context, time.Duration) { stops++ }
 		h := s.Hold("a")
 		for _, kind := range []Kind{SlowShop, None} {
-			if err := faults.Set(t.Context(), h, Fault{kind, int(kind.Most())}); err != nil {
+			if err := faults.Set(h, Fault{kind, int(kind.Most())}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -120,7 +103,7 @@ func TestSlowShopStopsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		h = s.Hold("b")
-		if err := faults.Set(t.Context(), h, Fault{SlowShop, 1}); err != nil {
+		if err := faults.Set(h, Fault{SlowShop, 1}); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 { // the second claim stands for the webhook's
@@ -134,24 +117,6 @@ func TestSlowShopStopsOnce(t *testing.T) {
 	})
 }
 
-// A stopped shop goes on if it closes or the request times out, and the claim then fails.
-func TestSlowShopEndsWithItsRequest(t *testing.T) {
-	each(t, func(t *testing.T, _ string, s *holdstest.Site, faults *Faults) {
-		faults.sleep = func(context.Context, time.Duration) bool { return false }
-		h := s.Hold("a")
-		if err := faults.Set(t.Context(), h, Fault{SlowShop, 1}); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Pay(h); err == nil {
-			t.Error("the claim went on")
-		}
-		if err := s.Pay(h); err != nil {
-			t.Errorf("the next claim: %v", err)
-		}
-		s.Want(holdstest.Figures{Sold: 1})
-	})
-}
-
 var held = holds.Hold{ID: "h3-1", Token: 7, Status: holds.Held, ExpiresAt: time.Now().Add(time.Hour)}
 
 func TestFaultsThatCannotBe(t *testing.T) {
@@ -160,13 +125,13 @@ func TestFaultsThatCannotBe(t *testing.T) {
 		{"", 1}, {"moon", 1}, {SlowBank, 0}, {SlowBank, -1}, {SlowBank, 10}, {LostReply, 61}, {SlowShop, 5},
 		{None, 1}, {None, -1},
 	} {
-		if err := faults.Set(t.Context(), held, f); !errors.Is(err, stock.ErrInvalid) {
+		if err := faults.Set(held, f); !errors.Is(err, stock.ErrInvalid) {
 			t.Errorf("%+v: got %v, want %v", f, err, stock.ErrInvalid)
 		}
 	}
 	ended := held
 	ended.Status = holds.Expired
-	if err := faults.Set(t.Context(), ended, Fault{SlowBank, 1}); !errors.Is(err, holds.ErrNotHeld) {
+	if err := faults.Set(ended, Fault{SlowBank, 1}); !errors.Is(err, holds.ErrNotHeld) {
 		t.Errorf("a hold that has run out: %v", err)
 	}
 }
@@ -178,21 +143,21 @@ func TestFaultsAreBoundedAndForgotten(t *testing.T) {
 	h := held
 	for i := range MaxHolds {
 		h.ID = fmt.Sprintf("h3-%d", i)
-		if err := faults.Set(t.Context(), h, Fault{SlowBank, 1}); err != nil {
+		if err := faults.Set(h, Fault{SlowBank, 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	next := h
 	next.ID = "h3-next"
-	if err := faults.Set(t.Context(), next, Fault{SlowBank, 1}); !errors.Is(err, ErrTooMany) {
+	if err := faults.Set(next, Fault{SlowBank, 1}); !errors.Is(err, ErrTooMany) {
 		t.Errorf("one more: %v, want %v", err, ErrTooMany)
 	}
 	for _, f := range []Fault{{LostReply, 1}, {None, 0}} { // the fault of a known hold can still be changed
-		if err := faults.Set(t.Context(), h, f); err != nil {
+		if err := faults.Set(h, f); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := faults.Set(t.Context(), next, Fault{SlowBank, 1}); err != nil {
+	if err := faults.Set(next, Fault{SlowBank, 1}); err != nil {
 		t.Errorf("in the place of another: %v", err)
 	}
 	faults.forget(held.ExpiresAt.Add(forgetAfter + time.Second))

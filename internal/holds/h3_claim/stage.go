@@ -44,6 +44,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -403,26 +404,11 @@ func (s *Stage) endDue(ctx context.Context, limit int, which string, args ...any
 func (s *Stage) due(
 	ctx context.Context, tx *sql.Tx, limit int, which string, args []any,
 ) (due []holds.Hold, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT id, sku, sale_id, buyer, quantity FROM oversell_holds "+
-		"JOIN oversell_hold_buyers USING (sale_id, buyer) WHERE "+which+" AND "+s.isDue()+
-		" ORDER BY expires_at LIMIT ?"+cmp.Or(s.sql.Unlocked, s.sql.Update), append(args, limit)...)
-	if err != nil {
-		return nil, fmt.Errorf("reading expired holds: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var h holds.Hold
-		if err := rows.Scan(&h.ID, &h.SKU, &h.SaleID, &h.Buyer, &h.Quantity); err != nil {
-			return nil, fmt.Errorf("reading an expired hold: %w", err)
-		}
-		if len(due) == 0 || h.SaleID == due[0].SaleID {
-			due = append(due, h)
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("reading expired holds: %w", err)
-	}
-	return due, nil
+	due, err = holds.ReadHolds(tx.QueryContext(ctx, "SELECT id, sku, sale_id, buyer, quantity, token, status, "+
+		"payment_id, expires_at, created_at FROM oversell_holds JOIN oversell_hold_buyers USING (sale_id, buyer) "+
+		"WHERE "+which+" AND "+s.isDue()+" ORDER BY expires_at LIMIT ?"+cmp.Or(s.sql.Unlocked, s.sql.Update),
+		append(args, limit)...))
+	return slices.DeleteFunc(due, func(h holds.Hold) bool { return h.SaleID != due[0].SaleID }), err
 }
 
 // list returns the placeholders of an IN clause.

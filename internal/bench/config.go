@@ -24,6 +24,7 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/message"
 	"oversell/internal/present"
+	"oversell/internal/shop"
 	"oversell/internal/stock"
 )
 
@@ -446,8 +447,8 @@ func (c Config) checkFiles() error {
 	if c.takesTurns() {
 		connections, less = c.InFlight, "-in-flight"
 	}
-	need := uint64(connections + c.filesBeside())
-	if limit, ok := openFilesLimit(); ok && limit < need {
+	need := connections + c.filesBeside()
+	if limit := shop.OpenFiles(); limit < need {
 		return Invalid("%d "+what+" need %d open files, and the limit is %d; raise it with `ulimit -n %d`, "+
 			"or use fewer %s", connections, need, limit, need, message.Text(less))
 	}

@@ -15,6 +15,7 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/message"
 	"oversell/internal/present"
+	"oversell/internal/shop"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -77,11 +78,7 @@ const spareFiles = 1500 // at most a tenth of the open-file limit; see room
 // room returns the number of requests that can be in flight within the open-file limits of this
 // process and of each shop. Each shop also needs some files for itself.
 func (c Config) room() int {
-	limit, ok := openFilesLimit()
-	if !ok {
-		return MaxInFlight
-	}
-	files := int(min(limit, 1<<30))
+	files := shop.OpenFiles()
 	return max(1, min(files-c.filesBeside()-min(spareFiles, files/10), c.shops()*(files/2), MaxInFlight))
 }
 

@@ -4,5 +4,5 @@ package shop
 
 import "math"
 
-// openFiles returns a very large number, because this system has no such limit.
-func openFiles() int { return math.MaxInt32 }
+// OpenFiles returns a very large number, because this system has no such limit.
+func OpenFiles() int { return math.MaxInt32 }

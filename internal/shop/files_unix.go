@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// openFiles returns the limit on open files of this process. Go raises the soft limit to
+// OpenFiles returns the limit on open files of this process. Go raises the soft limit to
 // the hard one when a program starts.
-func openFiles() int {
+func OpenFiles() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return math.MaxInt32

@@ -41,7 +41,7 @@ func (p *parts) serve(ctx context.Context, own *payment.Server) error {
 	if err := webhooksTo(own, p.cfg.Web.Addr, inner.Addr()); err != nil {
 		return errors.Join(err, inner.Close())
 	}
-	most := maxConnections(openFiles(), p.cfg.OtherFiles)
+	most := maxConnections(OpenFiles(), p.cfg.OtherFiles)
 	l := newConnections(inner, most, writeTimeout, p.cfg.Logger)
 	requests := &counted{Handler: l.closeIfCrowded(p.api.Handler())}
 	server := &http.Server{

@@ -149,13 +149,13 @@ func (s markedStage) Sweep(ctx context.Context, sku string, limit int) (int, err
 
 // seamPayments adds seams before and after calls to the payments.
 type seamPayments struct {
-	holds.Payments
+	payment.Provider
 	seams *holdSeams
 }
 
 func (p seamPayments) Capture(ctx context.Context, paymentID, key string) (payment.Payment, error) {
 	p.seams.Reach(ctx, beforeCapture)
-	done, err := p.Payments.Capture(ctx, paymentID, key)
+	done, err := p.Provider.Capture(ctx, paymentID, key)
 	if err == nil {
 		p.seams.Reach(ctx, AfterCapture)
 	}
@@ -164,7 +164,7 @@ func (p seamPayments) Capture(ctx context.Context, paymentID, key string) (payme
 
 func (p seamPayments) Refund(ctx context.Context, paymentID, key string) (payment.Payment, error) {
 	p.seams.Reach(ctx, BeforeRefund)
-	return p.Payments.Refund(ctx, paymentID, key)
+	return p.Provider.Refund(ctx, paymentID, key)
 }
 
 // pass is the fault.Hook of the shop. It ensures that a process that is stopped at a quiet seam

@@ -15,9 +15,6 @@ import (
 	"oversell/internal/stock"
 )
 
-// Payments is the payment provider of a Service.
-type Payments = payment.Provider
-
 // The errors of payments, wrapped, besides the errors of package payment.
 var (
 	// ErrRefunded means that the buyer was charged and got the money back, because the hold had ended,

@@ -23,7 +23,7 @@ import (
 type Config struct {
 	DB       *gorm.DB         // with the tables of Migrate and stock.Migrate
 	Stages   map[string]Stage // by name, such as h3_claim; the parts before the underscore must differ
-	Payments Payments         // nil: nothing can be paid
+	Payments payment.Provider // nil: nothing can be paid
 	Ledger   string           // the name of the ledger of Payments (see OwnLedger), at most 255 bytes
 	TTL      time.Duration    // the ttl of a hold whose item sets none; 0: DefaultTTL
 	Max      time.Duration    // the longest that a hold may last in all when it is extended; 0: three ttls

@@ -234,7 +234,7 @@ func (o *onSale) forgetRows(ctx context.Context, column, value string, tables ..
 const never = 1000 * time.Hour
 
 // holds starts a service for a stage. Sweep is the time between two sweeps.
-func (s *sale) holds(db *gorm.DB, stage holds.Stage, payments holds.Payments, sweep time.Duration) *holds.Service {
+func (s *sale) holds(db *gorm.DB, stage holds.Stage, payments payment.Provider, sweep time.Duration) *holds.Service {
 	till := holds.New(holds.Config{
 		DB: db, Stages: map[string]holds.Stage{s.w.Subject.Name: stage}, Payments: payments,
 		TTL: s.w.TTL, Sweep: sweep, Settle: never, Logger: slog.New(slog.DiscardHandler),

@@ -88,7 +88,7 @@ func table(t *testing.T, db *gorm.DB) *sql.DB {
 	pool, err := db.DB()
 	backendtest.Must(t, err)
 	for _, statement := range []string{
-		fence.Schema, "INSERT INTO fences (resource) VALUES ('stock')",
+		fence.Schema, "INSERT INTO fences (resource) VALUES ('stock'), ('07')",
 		"CREATE TABLE counters (n BIGINT NOT NULL)", "INSERT INTO counters (n) VALUES (0)",
 	} {
 		if _, err := pool.ExecContext(t.Context(), statement); err != nil {
@@ -127,7 +127,7 @@ func TestLateHolderIsRefusedByATransaction(t *testing.T) {
 		}{
 			{7, "stock", nil}, {7, "stock", nil}, {8, "stock", nil}, {7, "stock", fence.ErrStaleToken},
 			{8, "stock", nil}, {1, "stock", fence.ErrStaleToken}, {9, "prices", fence.ErrMissing},
-			{9, "STOCK", fence.ErrMissing}, {9, "stock ", fence.ErrMissing},
+			{9, "STOCK", fence.ErrMissing}, {9, "stock ", fence.ErrMissing}, {9, "7", fence.ErrMissing},
 		} {
 			if err := holding(t.Context(), db, step.token, step.resource, nothing); !errors.Is(err, step.want) {
 				t.Errorf("token %d to %s: %v, want %v", step.token, step.resource, err, step.want)

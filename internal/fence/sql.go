@@ -9,9 +9,10 @@ import (
 
 // Schema creates the table that Show uses, in MySQL, MariaDB and SQLite. Each resource needs a
 // row, which must be inserted together with the resource: INSERT INTO fences (resource) VALUES
-// (?). Names are compared byte by byte: "stock" and "STOCK" are two resources.
+// (?). Names are compared byte by byte: "stock" and "STOCK" are two resources. The column is not a
+// VARBINARY, because SQLite would convert the names "7" and "07" to one number.
 const Schema = `CREATE TABLE IF NOT EXISTS fences (
-	resource VARBINARY(255) NOT NULL PRIMARY KEY,
+	resource VARCHAR(255) COLLATE 'binary' NOT NULL PRIMARY KEY,
 	token BIGINT NOT NULL DEFAULT 0,
 	shown BIGINT NOT NULL DEFAULT 0
 )`

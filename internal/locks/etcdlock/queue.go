@@ -188,8 +188,6 @@ func (p *place) Remove() error {
 		return err
 	})
 	switch {
-	case err != nil && p.session.Over(): // the key is deleted with the lease
-		return errors.Join(ErrNotHeld, err)
 	case err != nil: // the key will be deleted with the lease
 		p.session.Retire()
 		return fmt.Errorf("etcdlock: unlock: %w", err)

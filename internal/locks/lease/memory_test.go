@@ -115,8 +115,9 @@ func (l *memoryLink) pass(ctx context.Context) error {
 // memorySession is a process's session with the server.
 type memorySession struct {
 	*lease.Session
-	server *memory
-	link   *memoryLink
+	server  *memory
+	link    *memoryLink
+	closing context.Context // ends when the source is closed
 }
 
 // call sends a request. The server executes it even if the reply is lost.
@@ -146,7 +147,7 @@ func (n *memorySession) retry(ctx context.Context, do func() error) error {
 // memorySource returns a new process's source.
 func memorySource(t *testing.T, server *memory, link *memoryLink, ttl time.Duration) *lease.Source {
 	open := func(ctx context.Context, s *lease.Source) (*lease.Session, error) {
-		sent, n := time.Now(), &memorySession{server: server, link: link}
+		sent, n := time.Now(), &memorySession{server: server, link: link, closing: s.Ctx}
 		if err := link.pass(ctx); err != nil {
 			return nil, err
 		}
@@ -246,7 +247,7 @@ func (p *memoryPlace) Exists(ctx context.Context) (there bool, err error) {
 
 func (p *memoryPlace) Remove() error {
 	server, removed := p.session.server, false
-	err := p.session.retry(p.session.Ctx, func() error {
+	err := p.session.retry(p.session.closing, func() error {
 		queue := server.queues[p.key]
 		if i := slices.Index(queue, p); i >= 0 {
 			server.queues[p.key], removed = slices.Delete(queue, i, i+1), true

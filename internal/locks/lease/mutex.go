@@ -62,7 +62,7 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 
 // enter acquires the lock on the server for the caller whose turn it is in this process. A request
 // may block until the client is closed, so enter stops waiting for it when ctx or the session ends.
-// The caller's turn in this process ends only after the cleanup.
+// The caller's turn in this process ends after the cleanup, or with the session.
 func (m *Mutex) enter(ctx context.Context, t *guard.KeyHold, wait bool) (bool, error) {
 	type outcome struct {
 		hold *hold
@@ -77,7 +77,7 @@ func (m *Mutex) enter(ctx context.Context, t *guard.KeyHold, wait bool) (bool, e
 		case attempted <- outcome{h, err}:
 		case <-gone:
 			if h != nil {
-				_ = h.giveBack(context.Background()) // Remove retries until it succeeds
+				_ = h.giveBack(context.Background()) // remove retries until it succeeds
 			}
 		}
 	})
@@ -100,7 +100,7 @@ func (m *Mutex) enter(ctx context.Context, t *guard.KeyHold, wait bool) (bool, e
 
 // attempt tries to acquire the lock until ctx ends, and calls giveUp when the session is lost. It
 // returns neither a hold nor an error if the lock is held and wait is false. If it returns no hold,
-// it has left nothing behind, and has ended the turn.
+// it has ended the turn, and leaves nothing behind.
 //
 // The server may have ended the session, and this process notices that only at its next request. A
 // caller that has no place in the queue yet has lost nothing, and continues with a new session.
@@ -146,7 +146,7 @@ func (n *Session) attempt(
 	case err == nil && !n.Over():
 		return newHold(n, t, place), false, nil
 	}
-	_ = place.Remove()
+	_ = n.remove(place)
 	if errors.Is(err, ErrReplaced) {
 		n.End(fmt.Errorf("%w: %w", n.source.kind.Lost, ErrReplaced))
 		return nil, true, nil
@@ -238,40 +238,35 @@ func (h *hold) attend() {
 // caller's turn in this process.
 func (h *hold) giveBack(ctx context.Context) error {
 	h.end(context.Canceled)
-	s := h.session.source
-	removed, left := make(chan error, 1), make(chan struct{})
-	if !s.Go(func() {
-		defer close(left)
-		err := h.place.Remove()
-		if err != nil && h.session.Over() {
-			err = s.kind.NotHeld // the lock ended with the session
-		}
+	removed := make(chan error, 1)
+	go func() {
+		err := h.session.remove(h.place)
+		h.session.leave()
+		h.turn.Unlock()
 		removed <- err
-		h.leave()
-	}) {
-		h.leave()
-		return s.kind.NotHeld // the lock ends with the session
-	}
+	}()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTimeout)
 	defer cancel()
 	select {
 	case err := <-removed:
-		<-left
 		return err
-	case <-h.session.Ctx.Done():
 	case <-ctx.Done():
-		return s.errorf("unlock: %w", ctx.Err())
-	}
-	select {
-	case err := <-removed: // the session has ended with its last user
-		<-left
-		return err
-	default:
-		return s.kind.NotHeld
+		return h.session.source.errorf("unlock: %w", ctx.Err())
 	}
 }
 
-func (h *hold) leave() {
-	h.session.leave()
-	h.turn.Unlock()
+// remove takes the place out of the queue. If the session ends first, the lock is no longer held,
+// and remove leaves the rest to a goroutine: it may last until the server is back.
+func (n *Session) remove(p Place) error {
+	removed := make(chan error, 1)
+	if n.source.Go(func() { removed <- p.Remove() }) {
+		select {
+		case err := <-removed:
+			if !n.Over() {
+				return err
+			}
+		case <-n.Ctx.Done():
+		}
+	}
+	return n.source.kind.NotHeld
 }

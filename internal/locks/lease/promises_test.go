@@ -493,9 +493,15 @@ func serverAway(t *testing.T, l kind, fail func(leasetest.Network)) {
 			t.Errorf("Lock = %v; want %v", err, l.lost)
 		}
 	})
+	ctx, cancel := context.WithTimeout(t.Context(), leasetest.Calm)
+	defer cancel()
+	go func() { failed <- ps.mutex(0).Lock(ctx) }()
 	locktest.InTime(t, lease.AnswerTimeout+backendtest.Slack, func() {
-		if ok, err := ps.other(0).TryLock(t.Context()); ok || err == nil {
+		if ok, err := ps.other(0).TryLock(ctx); ok || err == nil {
 			t.Errorf("TryLock = %v, %v; want an error", ok, err)
+		}
+		if err := <-failed; err == nil {
+			t.Error("Lock succeeds while the server is away")
 		}
 	})
 	relay.Restore()

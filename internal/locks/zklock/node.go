@@ -280,7 +280,7 @@ func (n *node) Remove() error {
 		return err
 	})
 	switch {
-	case gone, n.session.Over(): // once the session is over, the lock may no longer be held
+	case gone:
 		return ErrNotHeld
 	case errors.Is(err, zk.ErrNoNode):
 		return nil

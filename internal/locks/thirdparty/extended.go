@@ -16,6 +16,7 @@ type extendable interface {
 	Lock(ctx context.Context) error
 	Unlock(ctx context.Context) error
 	Extend(ctx context.Context) error
+	until() time.Time // when the lease ends that the last Lock or TryLock began
 }
 
 // Extended adds automatic extension to a lock of redsync or redislock, which these libraries leave
@@ -59,14 +60,21 @@ func (e *Extended) Lock(ctx context.Context) error {
 func (e *Extended) begin() {
 	e.held, e.lose = context.WithCancelCause(e.life)
 	e.stopped = make(chan struct{})
-	go e.extend(e.held, e.lose, e.stopped)
+	until := e.lock.until()
+	if !time.Now().Before(until) { // the reply was late
+		e.lose(errNotExtended)
+	}
+	go e.extend(e.held, e.lose, until, e.stopped)
 }
 
-// extend extends the lease until the hold ends.
-func (e *Extended) extend(held context.Context, lose context.CancelCauseFunc, stopped chan struct{}) {
+var errNotExtended = fmt.Errorf("%w: not extended in time", ErrLost)
+
+// extend extends the lease, which ends at until, until the hold ends.
+func (e *Extended) extend(
+	held context.Context, lose context.CancelCauseFunc, until time.Time, stopped chan struct{},
+) {
 	defer close(stopped)
-	left := e.ttl - e.ttl/100 // as in redsync, which allows for clock drift
-	lease := time.AfterFunc(left, func() { lose(fmt.Errorf("%w: not extended in time", ErrLost)) })
+	lease := time.AfterFunc(time.Until(until), func() { lose(errNotExtended) })
 	defer lease.Stop()
 	tick := time.NewTicker(e.ttl / 3)
 	defer tick.Stop()
@@ -79,13 +87,16 @@ func (e *Extended) extend(held context.Context, lose context.CancelCauseFunc, st
 		sent := time.Now()
 		switch err := e.lock.Extend(held); {
 		case err == nil:
-			lease.Reset(time.Until(sent.Add(left)))
+			lease.Reset(time.Until(sent.Add(usable(e.ttl))))
 		case errors.Is(err, ErrNotHeld):
 			lose(fmt.Errorf("%w: %w", ErrLost, err))
 			return
 		}
 	}
 }
+
+// usable returns the part of a lease that its holder uses. As in redsync, the rest allows for clock drift.
+func usable(ttl time.Duration) time.Duration { return ttl - ttl/100 }
 
 // Unlock stops the goroutine, waits until it has returned, and then releases the lock, because
 // neither library allows a lock to be extended and released at the same time.
@@ -113,6 +124,8 @@ func (e *Extended) Context(ctx context.Context) context.Context {
 	return inside
 }
 
+func (m *RedsyncMutex) until() time.Time { return m.mutex.Until() }
+
 // Extend sets the lease to the full ttl again. It returns an error unless Redis confirms that in time.
 func (m *RedsyncMutex) Extend(ctx context.Context) error {
 	ok, err := m.mutex.ExtendContext(ctx)
@@ -124,6 +137,8 @@ func (m *RedsyncMutex) Extend(ctx context.Context) error {
 	}
 	return err
 }
+
+func (m *RedislockMutex) until() time.Time { return m.ends }
 
 // Extend sets the lease to the full ttl again.
 func (m *RedislockMutex) Extend(ctx context.Context) error {

@@ -59,12 +59,13 @@ type RedislockMutex struct {
 	lib  *Redislock
 	key  string
 	held atomic.Pointer[redislock.Lock] // nil before the first hold; Extend may read it concurrently
+	ends time.Time                      // when the lease of the last hold ends, unless it is extended
 }
 
 // TryLock asks for the lock once. After an error it is not known whether the lock was acquired. If
 // it was, it stays locked until the ttl is over, because the library does not reveal the token.
 func (m *RedislockMutex) TryLock(ctx context.Context) (bool, error) {
-	err := m.obtain(ctx, nil)
+	err := m.obtain(ctx, redislock.NoRetry())
 	if errors.Is(err, redislock.ErrNotObtained) {
 		return false, nil
 	}
@@ -82,7 +83,7 @@ func (m *RedislockMutex) Lock(ctx context.Context) error {
 		patient, cancel = context.WithTimeout(ctx, forever)
 		defer cancel()
 	}
-	err := m.obtain(patient, &redislock.Options{RetryStrategy: m.lib.retry()})
+	err := m.obtain(patient, m.lib.retry())
 	if err != nil && !m.lib.Bare {
 		if cause := over(ctx); cause != nil {
 			return cause
@@ -95,12 +96,27 @@ func (m *RedislockMutex) Lock(ctx context.Context) error {
 const forever = 24 * time.Hour
 
 // obtain asks for the lock. If the request fails, an existing hold is kept.
-func (m *RedislockMutex) obtain(ctx context.Context, o *redislock.Options) error {
-	held, err := m.lib.client.Obtain(ctx, m.key, m.lib.ttl, o)
+func (m *RedislockMutex) obtain(ctx context.Context, retry redislock.RetryStrategy) error {
+	last := &request{retry, time.Now()}
+	held, err := m.lib.client.Obtain(ctx, m.key, m.lib.ttl, &redislock.Options{RetryStrategy: last})
 	if err == nil {
 		m.held.Store(held)
+		m.ends = last.sent.Add(usable(m.lib.ttl))
 	}
 	return err
+}
+
+// request is a RetryStrategy that remembers when the last request was sent, from which the lease
+// counts. The library does not tell.
+type request struct {
+	redislock.RetryStrategy
+	sent time.Time
+}
+
+func (r *request) NextBackoff() time.Duration {
+	pause := r.RetryStrategy.NextBackoff()
+	r.sent = time.Now().Add(pause)
+	return pause
 }
 
 // Unlock releases the lock, even if ctx is already cancelled. It returns ErrNotHeld if the lock has

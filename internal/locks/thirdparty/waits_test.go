@@ -63,6 +63,28 @@ func TestRedislockWaitsBeyondTheTTL(t *testing.T) {
 	})
 }
 
+// A waiter's extended lease counts from the request that got it, even if the reply is late.
+func TestLateReplyDoesNotProlongTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := locktest.Start(t)
+		m := Extend(NewRedislock(s.Client, ttl, LinearBackoff).New(key), ttl, t.Context())
+		backendtest.Must(t, s.Set(key, "another's"))
+		s.SetTTL(key, time.Second)
+		late := s.Hook.On(locktest.Any, -1, func(_ context.Context, send func() error) error {
+			defer time.Sleep(ttl / 2)
+			return send()
+		})
+		backendtest.Must(t, m.Lock(t.Context()))
+		late.Off()
+		s.Hook.On(locktest.Any, -1, locktest.Fail(locktest.ErrCut))
+		<-m.Context(t.Context()).Done()
+		if !s.Exists(key) {
+			t.Error("the holder was told when its lease was over")
+		}
+		_ = m.Unlock(t.Context())
+	})
+}
+
 // slow is a context that is not done yet when its deadline has passed.
 type slow struct {
 	context.Context

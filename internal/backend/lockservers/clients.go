@@ -11,6 +11,7 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
 	"oversell/internal/locks/etcdlock"
+	"oversell/internal/locks/lease"
 	"oversell/internal/locks/zklock"
 )
 
@@ -40,7 +41,7 @@ func (c *Clients) dial(ctx context.Context, need catalog.Need, addresses []strin
 			return err
 		}
 		source := etcdlock.NewSource(client, ttl)
-		c.options.Etcd = func(key string) guard.Lock { return etcdlock.New(source, key) }
+		c.options.Etcd = func(key string) guard.Lock { return lease.New(source, key) }
 		c.closers = append(c.closers, client.Close, source.Close)
 	case catalog.NeedsZooKeeper:
 		conn, err := coordination.DialZooKeeper(ctx, addresses, ttl)
@@ -48,7 +49,7 @@ func (c *Clients) dial(ctx context.Context, need catalog.Need, addresses []strin
 			return err
 		}
 		source := zklock.NewSource(conn.Conn, conn.Timeout)
-		c.options.ZooKeeper = func(key string) guard.Lock { return zklock.New(source, key) }
+		c.options.ZooKeeper = func(key string) guard.Lock { return lease.New(source, key) }
 		c.closers = append(c.closers, func() error { conn.Close(); return nil }, source.Close)
 	}
 	return nil

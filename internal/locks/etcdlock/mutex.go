@@ -42,17 +42,12 @@ package etcdlock
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"oversell/internal/locks/lease"
 )
-
-// ErrNotHeld is returned by Unlock if there was nothing to release: the lease has expired, and
-// another holder may have the lock.
-var ErrNotHeld = fmt.Errorf("etcdlock: %w", lease.ErrNotHeld)
 
 // ErrLost is the cancellation cause of the context of a lost hold. Match it with errors.Is. The error
 // of Lock wraps it if the lease or the place in the queue was lost while Lock waited.
@@ -65,8 +60,5 @@ var ErrLost = errors.New("etcdlock: lease lost")
 // Close revokes the lease, which releases all locks that are still held.
 func NewSource(client *clientv3.Client, ttl time.Duration) *lease.Source {
 	s := &server{client: client, ttl: ttl}
-	return lease.NewSource(lease.Kind{Name: "etcdlock", NotHeld: ErrNotHeld, Lost: ErrLost, Open: s.open})
+	return lease.NewSource(lease.Kind{Name: "etcdlock", Lost: ErrLost, Open: s.open})
 }
-
-// New returns a handle on the lock named key. It does not acquire the lock.
-func New(source *lease.Source, key string) *lease.Mutex { return lease.New(source, key) }

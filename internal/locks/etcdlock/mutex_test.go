@@ -43,7 +43,7 @@ func newSource(t testing.TB, endpoint string, ttl time.Duration) *lease.Source {
 // A holder whose key is deleted or whose lease is revoked by hand notices only later.
 func TestForeignDeleteIsToldLate(t *testing.T) {
 	client, sources := start(t, 2, ttl)
-	a, b := New(sources[0], "a"), New(sources[1], "a")
+	a, b := lease.New(sources[0], "a"), lease.New(sources[1], "a")
 	leasetest.MustLock(t, a)
 	ctx, id := a.Context(t.Context()), leases(t, client)[0]
 	if _, err := client.Delete(t.Context(), keys(t, client)[0]); err != nil {
@@ -51,7 +51,7 @@ func TestForeignDeleteIsToldLate(t *testing.T) {
 	}
 	leasetest.MustLock(t, b) // even though a does not know yet
 	mustBeTold(t, ctx, "key")
-	locktest.MustNotHold(t, a, ErrNotHeld)
+	locktest.MustNotHold(t, a, lease.ErrNotHeld)
 	locktest.Unlock(t, b)
 
 	leasetest.MustLock(t, a)
@@ -60,7 +60,7 @@ func TestForeignDeleteIsToldLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustBeTold(t, ctx, "lease")
-	locktest.MustNotHold(t, a, ErrNotHeld)
+	locktest.MustNotHold(t, a, lease.ErrNotHeld)
 	leasetest.MustLock(t, a)
 	locktest.Unlock(t, a)
 }
@@ -79,7 +79,7 @@ func mustBeTold(t *testing.T, ctx context.Context, gone string) {
 
 func TestOneLeaseForAll(t *testing.T) {
 	client, sources := start(t, 1, leasetest.Calm)
-	holder := New(sources[0], "a")
+	holder := lease.New(sources[0], "a")
 	leasetest.MustLock(t, holder)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var wg sync.WaitGroup
@@ -87,7 +87,7 @@ func TestOneLeaseForAll(t *testing.T) {
 	for range 2000 {
 		wg.Go(func() {
 			begun.Add(1)
-			if err := New(sources[0], "a").Lock(ctx); !errors.Is(err, leasetest.ErrEnough) {
+			if err := lease.New(sources[0], "a").Lock(ctx); !errors.Is(err, leasetest.ErrEnough) {
 				t.Errorf("Lock = %v; want %v", err, leasetest.ErrEnough)
 			}
 		})

@@ -176,7 +176,7 @@ func next(ctx context.Context, watch clientv3.WatchChan) clientv3.WatchResponse 
 	}
 }
 
-// Remove deletes the key. It returns ErrNotHeld if the key was already deleted.
+// Remove deletes the key. It returns lease.ErrNotHeld if the key was already deleted.
 func (p *place) Remove() error {
 	tries, deleted := 0, int64(0)
 	err := p.session.retry(p.session.Ctx, func(ctx context.Context) error {
@@ -192,7 +192,7 @@ func (p *place) Remove() error {
 		p.session.Retire()
 		return fmt.Errorf("etcdlock: unlock: %w", err)
 	case deleted == 0 && tries == 1: // after several tries, an earlier one may have deleted it
-		return ErrNotHeld
+		return lease.ErrNotHeld
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func TestDepartureIsNotMissed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			endpoint := leasetest.Etcd(t)
-			holder := New(newSource(t, endpoint, leasetest.Calm), "a")
+			holder := lease.New(newSource(t, endpoint, leasetest.Calm), "a")
 			leasetest.MustLock(t, holder)
 			left := make(chan struct{})
 			var p tap
@@ -102,7 +102,7 @@ func TestDepartureIsNotMissed(t *testing.T) {
 				defer close(left)
 				locktest.Unlock(t, holder)
 			})
-			waiter := New(tapped(t, endpoint, leasetest.Calm, &p), "a")
+			waiter := lease.New(tapped(t, endpoint, leasetest.Calm, &p), "a")
 			locktest.InTime(t, backendtest.Slack, func() { leasetest.MustLock(t, waiter) })
 			<-left
 			locktest.Unlock(t, waiter)
@@ -126,7 +126,7 @@ func TestBrokenWatch(t *testing.T) {
 				client := leasetest.DialEtcd(t, endpoint)
 				here := newSource(t, "http://"+relay.Addr, leasetest.Calm)
 				there := newSource(t, endpoint, leasetest.Calm)
-				waiter, holder := New(here, "a"), New(there, "a")
+				waiter, holder := lease.New(here, "a"), lease.New(there, "a")
 				leasetest.MustLock(t, holder)
 				done := make(chan bool)
 				go func() { done <- leasetest.Wait(t, waiter) }()
@@ -159,7 +159,7 @@ func TestLostReply(t *testing.T) {
 	relay := leasetest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
 	client := leasetest.DialEtcd(t, endpoint)
 	here, there := newSource(t, "http://"+relay.Addr, leasetest.Calm), newSource(t, endpoint, leasetest.Calm)
-	a, b := New(here, "a"), New(there, "a")
+	a, b := lease.New(here, "a"), lease.New(there, "a")
 	leasetest.MustLock(t, a)
 	locktest.Unlock(t, a)
 	for _, held := range []bool{false, true} {
@@ -207,7 +207,7 @@ func TestLateLease(t *testing.T) {
 	t.Parallel()
 	endpoint := leasetest.Etcd(t)
 	relay := leasetest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
-	m := New(newSource(t, "http://"+relay.Addr, ttl), "a")
+	m := lease.New(newSource(t, "http://"+relay.Addr, ttl), "a")
 	relay.Hole()
 	time.AfterFunc(ttl*3/2, relay.Restore)
 	leasetest.MustLock(t, m)
@@ -241,7 +241,7 @@ func TestLatePut(t *testing.T) {
 	s := tapped(t, endpoint, leasetest.Calm, &p)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	failed := make(chan error, 1)
-	go func() { failed <- New(s, "a").Lock(ctx) }()
+	go func() { failed <- lease.New(s, "a").Lock(ctx) }()
 	<-asked
 	cancel(leasetest.ErrEnough)
 	if err := <-failed; !errors.Is(err, leasetest.ErrEnough) {
@@ -255,7 +255,7 @@ func TestLatePut(t *testing.T) {
 	if left := keys(t, client); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
-	m := New(s, "a")
+	m := lease.New(s, "a")
 	locktest.InTime(t, backendtest.Slack, func() { leasetest.MustLock(t, m) })
 	locktest.Unlock(t, m)
 }
@@ -263,7 +263,7 @@ func TestLatePut(t *testing.T) {
 // A waiter whose key somebody deletes by hand notices it.
 func TestForeignDeleteOfPlace(t *testing.T) {
 	client, sources := start(t, 2, leasetest.Calm)
-	holder, waiter := New(sources[0], "a"), New(sources[1], "a")
+	holder, waiter := lease.New(sources[0], "a"), lease.New(sources[1], "a")
 	for range 2 {
 		leasetest.MustLock(t, holder)
 		own := keys(t, client)[0]
@@ -281,7 +281,7 @@ func TestForeignDeleteOfPlace(t *testing.T) {
 		if err := <-failed; !errors.Is(err, ErrLost) {
 			t.Errorf("Lock = %v; want %v", err, ErrLost)
 		}
-		locktest.MustNotHold(t, waiter, ErrNotHeld)
+		locktest.MustNotHold(t, waiter, lease.ErrNotHeld)
 	}
 }
 
@@ -289,7 +289,7 @@ func TestForeignDeleteOfPlace(t *testing.T) {
 // one would have been renewed.
 func TestRevokedLeaseIsReplaced(t *testing.T) {
 	client, sources := start(t, 1, leasetest.Calm)
-	m := New(sources[0], "a")
+	m := lease.New(sources[0], "a")
 	leasetest.MustLock(t, m)
 	locktest.Unlock(t, m)
 	for name, acquire := range map[string]func(){

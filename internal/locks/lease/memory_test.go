@@ -26,7 +26,6 @@ type memory struct {
 
 var (
 	errMemoryLost    = errors.New("lost")
-	errMemoryNotHeld = fmt.Errorf("memory: %w", lease.ErrNotHeld)
 	errMemoryUnknown = fmt.Errorf("%w: %w", errMemoryLost, lease.ErrReplaced)
 	errMemoryHeld    = errors.New("held")
 )
@@ -164,7 +163,7 @@ func memorySource(t *testing.T, server *memory, link *memoryLink, ttl time.Durat
 		}
 		return n.Session, nil
 	}
-	kind := lease.Kind{Name: "memory", NotHeld: errMemoryNotHeld, Lost: errMemoryLost, Open: open}
+	kind := lease.Kind{Name: "memory", Lost: errMemoryLost, Open: open}
 	return leasetest.Closed(t, lease.NewSource(kind))
 }
 
@@ -256,7 +255,7 @@ func (p *memoryPlace) Remove() error {
 		return nil
 	})
 	if err == nil && !removed {
-		err = errMemoryNotHeld
+		err = lease.ErrNotHeld
 	}
 	return err
 }

@@ -18,7 +18,7 @@ type Place interface {
 	// Exists asks the server whether the place is still in the queue.
 	Exists(ctx context.Context) (bool, error)
 	// Remove takes the place out of the queue. While the server is unavailable, it retries at least until
-	// the session ends. It returns Kind.NotHeld if the place was already gone.
+	// the session ends. It returns ErrNotHeld if the place was already gone.
 	Remove() error
 	// Token returns the server's number of the change that created the place. It increases from holder to
 	// holder.
@@ -166,7 +166,7 @@ func (n *Session) replaced() bool { return errors.Is(context.Cause(n.Ctx), ErrRe
 func (m *Mutex) Unlock(ctx context.Context) error {
 	h := m.hold
 	if h == nil {
-		return m.source.kind.NotHeld
+		return m.source.notHeld()
 	}
 	m.hold = nil
 	return h.giveBack(ctx)
@@ -186,7 +186,7 @@ func (m *Mutex) Context(parent context.Context) context.Context {
 	h := m.hold
 	switch {
 	case h == nil:
-		cancel(m.source.kind.NotHeld)
+		cancel(m.source.notHeld())
 	case h.session.Over():
 		cancel(context.Cause(h.ctx))
 	default:
@@ -262,11 +262,11 @@ func (n *Session) remove(p Place) error {
 	if n.source.Go(func() { removed <- p.Remove() }) {
 		select {
 		case err := <-removed:
-			if !n.Over() {
+			if !n.Over() && !errors.Is(err, ErrNotHeld) {
 				return err
 			}
 		case <-n.Ctx.Done():
 		}
 	}
-	return n.source.kind.NotHeld
+	return n.source.notHeld()
 }

@@ -44,15 +44,15 @@ func (p processes) other(process int) *lease.Mutex { return p.named(process, "b"
 // kind describes a kind of lock under test.
 type kind struct {
 	// serve starts processes. The network of the first process may fail.
-	serve         func(t *testing.T, processes int, ttl time.Duration) (leasetest.Network, processes)
-	notHeld, lost error
-	virtual       bool // the tests run in virtual time
+	serve   func(t *testing.T, processes int, ttl time.Duration) (leasetest.Network, processes)
+	lost    error
+	virtual bool // the tests run in virtual time
 }
 
 var locks = map[string]kind{
-	"memory":    {serve: inMemory, notHeld: errMemoryNotHeld, lost: errMemoryLost, virtual: true},
-	"etcd":      {serve: inEtcd, notHeld: etcdlock.ErrNotHeld, lost: etcdlock.ErrLost},
-	"zookeeper": {serve: inZooKeeper, notHeld: zklock.ErrNotHeld, lost: zklock.ErrLost},
+	"memory":    {serve: inMemory, lost: errMemoryLost, virtual: true},
+	"etcd":      {serve: inEtcd, lost: etcdlock.ErrLost},
+	"zookeeper": {serve: inZooKeeper, lost: zklock.ErrLost},
 }
 
 // start starts n processes whose network does not fail.
@@ -71,7 +71,7 @@ func inEtcd(t *testing.T, n int, ttl time.Duration) (leasetest.Network, processe
 	}
 	client := leasetest.DialEtcd(t, endpoint)
 	return relay, processes{
-		named: func(process int, key string) *lease.Mutex { return etcdlock.New(sources[process], key) },
+		named: func(process int, key string) *lease.Mutex { return lease.New(sources[process], key) },
 		end:   func(process int) error { return sources[process].Close() },
 		places: func() int {
 			r, err := client.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithCountOnly())
@@ -99,7 +99,7 @@ func inZooKeeper(t *testing.T, n int, ttl time.Duration) (leasetest.Network, pro
 	}
 	key, conn := uuid.NewString(), leasetest.DialZooKeeper(t, server, leasetest.Calm)
 	return relay, processes{
-		named: func(process int, name string) *lease.Mutex { return zklock.New(sources[process], key+name) },
+		named: func(process int, name string) *lease.Mutex { return lease.New(sources[process], key+name) },
 		end: func(process int) error {
 			defer conns[process].Close()
 			return sources[process].Close()
@@ -245,7 +245,7 @@ func givesUp(t *testing.T, l kind) {
 			t.Errorf("Lock = %v; want %v", err, leasetest.ErrEnough)
 		}
 		backendtest.Eventually(t, "b's place gone", func() bool { return ps.places() == 1 })
-		locktest.MustNotHold(t, b, l.notHeld)
+		locktest.MustNotHold(t, b, lease.ErrNotHeld)
 	}
 	locktest.Unlock(t, a)
 	leasetest.MustLock(t, b)
@@ -295,9 +295,9 @@ func cancelled(t *testing.T, l kind) {
 
 func nothingHeld(t *testing.T, l kind) {
 	m := l.start(t, 1, leasetest.Calm).mutex(0)
-	locktest.MustNotHold(t, m, l.notHeld)
-	if err := context.Cause(m.Context(t.Context())); !errors.Is(err, l.notHeld) {
-		t.Errorf("Context: %v; want %v", err, l.notHeld)
+	locktest.MustNotHold(t, m, lease.ErrNotHeld)
+	if err := context.Cause(m.Context(t.Context())); !errors.Is(err, lease.ErrNotHeld) {
+		t.Errorf("Context: %v; want %v", err, lease.ErrNotHeld)
 	}
 	leasetest.MustLock(t, m)
 	ctx := m.Context(t.Context())
@@ -309,7 +309,7 @@ func nothingHeld(t *testing.T, l kind) {
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("after Unlock: %v; want %v", err, context.Canceled)
 	}
-	locktest.MustNotHold(t, m, l.notHeld)
+	locktest.MustNotHold(t, m, lease.ErrNotHeld)
 }
 
 func tryHeld(t *testing.T, l kind) {
@@ -411,7 +411,7 @@ func processEnds(t *testing.T, l kind) {
 	}
 	locktest.InTime(t, backendtest.Slack, func() { leasetest.MustLock(t, b) }) // long before the ttl is over
 	locktest.Unlock(t, b)
-	locktest.MustNotHold(t, a, l.notHeld)
+	locktest.MustNotHold(t, a, lease.ErrNotHeld)
 	if err := <-waiting; err == nil {
 		t.Error("Lock of a process that has ended succeeds")
 	}
@@ -453,7 +453,7 @@ func toldFirst(t *testing.T, l kind, fail func(leasetest.Network)) {
 	if err := context.Cause(ctx); !errors.Is(err, l.lost) {
 		t.Errorf("the cause is %v; want %v", err, l.lost)
 	}
-	locktest.InTime(t, lease.AnswerTimeout, func() { locktest.MustNotHold(t, a, l.notHeld) })
+	locktest.InTime(t, lease.AnswerTimeout, func() { locktest.MustNotHold(t, a, lease.ErrNotHeld) })
 	relay.Restore()
 	locktest.Unlock(t, b)
 	leasetest.MustLock(t, a) // with a new lease

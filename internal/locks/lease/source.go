@@ -18,8 +18,8 @@ import (
 )
 
 var (
-	// ErrNotHeld is wrapped by every error that Unlock returns if there was nothing to release.
-	// Code that does not import the lock's client library, such as a catalog, can match it.
+	// ErrNotHeld is wrapped by the error of Unlock if there was nothing to release: the session has
+	// ended, and another holder may have the lock.
 	ErrNotHeld = errors.New("not held")
 
 	// ErrClosed is wrapped by the errors of a source that is closed.
@@ -35,9 +35,8 @@ const AnswerTimeout = 5 * time.Second
 
 // Kind describes a kind of lock.
 type Kind struct {
-	Name    string // prefix of error texts
-	NotHeld error  // returned by Unlock if there is nothing to release
-	Lost    error  // wrapped by the cause of a lost session
+	Name string // prefix of error texts
+	Lost error  // wrapped by the cause of a lost session
 
 	// Open opens a session, retrying until ctx ends, and keeps it alive (see Source.NewSession and Source.Go).
 	Open func(ctx context.Context, s *Source) (*Session, error)
@@ -135,6 +134,8 @@ func (s *Source) current() *Session {
 	}
 	return n
 }
+
+func (s *Source) notHeld() error { return s.errorf("%w", ErrNotHeld) }
 
 func (s *Source) errorf(format string, args ...any) error {
 	return fmt.Errorf(s.kind.Name+": "+format, args...)

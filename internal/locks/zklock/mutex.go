@@ -43,17 +43,12 @@ package zklock
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"oversell/internal/locks/lease"
 )
-
-// ErrNotHeld is returned by Unlock if there was nothing to release: the session has ended, and
-// another holder may have the lock.
-var ErrNotHeld = fmt.Errorf("zklock: %w", lease.ErrNotHeld)
 
 // ErrLost is the cancellation cause of the context of a lost hold. Match it with errors.Is. The
 // error of Lock wraps it if the session was lost while Lock waited.
@@ -62,6 +57,8 @@ var ErrLost = errors.New("zklock: session lost")
 // NewSource returns a source of locks that expire when ZooKeeper has not heard from this process
 // for the timeout. The timeout must be the one that the server granted, not the one that was
 // requested. The caller still owns the connection, and should use its session for nothing else.
+// The path of a lock is /oversell/ followed by its key, with %XX for bytes that are not allowed in
+// a path.
 //
 // If locks are still held when the Source is closed, they end with the connection, so close
 // the connection next.
@@ -70,10 +67,5 @@ func NewSource(conn *zk.Conn, timeout time.Duration) *lease.Source {
 }
 
 func (s *server) kind() lease.Kind {
-	return lease.Kind{Name: "zklock", NotHeld: ErrNotHeld, Lost: ErrLost, Open: s.open}
+	return lease.Kind{Name: "zklock", Lost: ErrLost, Open: s.open}
 }
-
-// New returns a handle on the lock named key. It does not acquire the lock. Any key is allowed. Its
-// path in ZooKeeper is /oversell/ followed by the key, with %XX for bytes that are not allowed in a
-// path.
-func New(source *lease.Source, key string) *lease.Mutex { return lease.New(source, key) }

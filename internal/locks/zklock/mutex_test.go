@@ -82,12 +82,12 @@ func TestNames(t *testing.T) {
 // Each waiter watches only the node before its own, as ZooKeeper's list of watches shows.
 func TestOnlyTheNextIsWoken(t *testing.T) {
 	key, sources := start(t, 4, leasetest.Calm)
-	first := New(sources[0], key)
+	first := lease.New(sources[0], key)
 	leasetest.MustLock(t, first)
 	var wg sync.WaitGroup
 	for i, s := range sources[1:] {
 		wg.Go(func() {
-			m := New(s, key)
+			m := lease.New(s, key)
 			if leasetest.Wait(t, m) {
 				locktest.Unlock(t, m)
 			}
@@ -134,13 +134,13 @@ func watches(t *testing.T, key string) map[string]int {
 // still uses that node, and leaves no second one behind.
 func TestLostReply(t *testing.T) {
 	key, relay, here, there := apart(t, 20*time.Second) // few pings, whose replies could be lost instead
-	conn, a, b := dial(t), New(here, key), New(there, key)
+	conn, a, b := dial(t), lease.New(here, key), lease.New(there, key)
 	leasetest.MustLock(t, b) // creates the lock's parent node, which is kept as long as it has a child
 	if _, err := conn.Create(nameOf(key)+"/stays", nil, zk.FlagEphemeral, anyone); err != nil {
 		t.Fatal(err)
 	}
 	locktest.Unlock(t, b)
-	leasetest.MustLock(t, New(here, key+" other")) // begins the session
+	leasetest.MustLock(t, lease.New(here, key+" other")) // begins the session
 
 	relay.LoseReply()
 	leasetest.MustLock(t, a)
@@ -188,11 +188,11 @@ func TestEndedSessionIsReplaced(t *testing.T) {
 		"Lock":    func(m *lease.Mutex) { leasetest.MustLock(t, m) },
 		"TryLock": func(m *lease.Mutex) { locktest.MustTryLock(t, m) },
 	} {
-		holder := New(s, key+name+"held before")
+		holder := lease.New(s, key+name+"held before")
 		leasetest.MustLock(t, holder)
 		ctx, before := holder.Context(t.Context()), opened
 		last.id++ // as if the connection belonged to a new session
-		m := New(s, key+name)
+		m := lease.New(s, key+name)
 		acquire(m)
 		if opened != before+1 {
 			t.Errorf("%s opened %d sessions, want one", name, opened-before)
@@ -200,14 +200,14 @@ func TestEndedSessionIsReplaced(t *testing.T) {
 		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
 			t.Errorf("%s: the cause of the end of a hold in the old session is %v; want %v", name, err, ErrLost)
 		}
-		locktest.MustNotHold(t, holder, ErrNotHeld)
+		locktest.MustNotHold(t, holder, lease.ErrNotHeld)
 		locktest.Unlock(t, m)
 	}
 }
 
 func TestTokenOutlivesTheName(t *testing.T) {
 	key, sources := start(t, 1, leasetest.Calm)
-	conn, m := dial(t), New(sources[0], key)
+	conn, m := dial(t), lease.New(sources[0], key)
 	leasetest.MustLock(t, m)
 	before := m.Token()
 	locktest.Unlock(t, m)
@@ -241,7 +241,7 @@ func TestUnlockThatIsNotAllowed(t *testing.T) {
 	t.Parallel()
 	here, conn := newSource(t, leasetest.ZooKeeper(t), timeout)
 	key := "oversell:{" + t.Name() + "}:lock"
-	m := New(here, key)
+	m := lease.New(here, key)
 	leasetest.MustLock(t, m)
 	if _, err := conn.SetACL(nameOf("oversell:{"+t.Name()+"}:lock"), zk.WorldACL(zk.PermRead|zk.PermAdmin),
 		-1); err != nil {

@@ -281,7 +281,7 @@ func (n *node) Remove() error {
 	})
 	switch {
 	case gone:
-		return ErrNotHeld
+		return lease.ErrNotHeld
 	case errors.Is(err, zk.ErrNoNode):
 		return nil
 	}

@@ -4,6 +4,7 @@
 package fault
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -82,9 +83,13 @@ func (r *Relay) Close() error {
 	return nil
 }
 
+// maxHeld is the number of parts, of 4 KiB at most, that a Relay holds back in each direction of a
+// connection.
+const maxHeld = 4096
+
 // Hole stops forwarding until Restore. Connections stay open, and data that was sent arrives after
 // Restore, even if its sender has given up, as if packets were lost and TCP retransmitted them.
-// This applies to the first megabyte in each direction of a connection. Further data is not read
+// This applies to the first maxHeld parts in each direction of a connection. Further data is not read
 // before Restore, and may be lost if its sender closes the connection. The server gets no new
 // connections.
 func (r *Relay) Hole() {
@@ -208,7 +213,7 @@ func (r *Relay) serve(ctx context.Context, client net.Conn) {
 	}
 	defer r.forget(server)
 
-	requests, replies := newQueue(), newQueue()
+	requests, replies := make(chan []byte, maxHeld), make(chan []byte, maxHeld)
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer client.Close()
@@ -235,11 +240,11 @@ func (r *Relay) delay(ctx context.Context) {
 	}
 }
 
-// listen reads from the connection into the queue until the connection ends. If lose returns true
-// for a part, listen drops that part and closes the connection.
-func listen(from net.Conn, q *queue, lose func() bool) {
-	defer q.end()
-	buf := make([]byte, 32<<10)
+// listen reads from the connection into parts until the connection ends. If lose returns true for a
+// part, listen drops that part and closes the connection.
+func listen(from net.Conn, parts chan<- []byte, lose func() bool) {
+	defer close(parts)
+	buf := make([]byte, 4<<10)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
@@ -247,7 +252,7 @@ func listen(from net.Conn, q *queue, lose func() bool) {
 				_ = from.Close()
 				return
 			}
-			q.add(buf[:n])
+			parts <- bytes.Clone(buf[:n])
 		}
 		if err != nil {
 			return
@@ -255,12 +260,15 @@ func listen(from net.Conn, q *queue, lose func() bool) {
 	}
 }
 
-// tell forwards the queue to its receiver, and returns when the queue has ended. It calls delay
-// before each part, and waits while the gate is closed. If the receiver is gone, tell drops the
-// remaining data, because a server whose replies are not read would not read further requests.
-func (r *Relay) tell(to net.Conn, q *queue, delay func()) {
+// tell forwards the parts to their receiver until they end. It joins the parts that are there, calls
+// delay, and waits while the gate is closed. If the receiver is gone, tell drops the remaining data,
+// because a server whose replies are not read would not read further requests.
+func (r *Relay) tell(to net.Conn, parts <-chan []byte, delay func()) {
 	gone := false
-	for said, more := q.take(nil); more; said, more = q.take(said) {
+	for said := range parts {
+		for len(parts) > 0 {
+			said = append(said, <-parts...)
+		}
 		delay()
 		r.pass()
 		if !gone {
@@ -269,54 +277,4 @@ func (r *Relay) tell(to net.Conn, q *queue, delay func()) {
 		}
 	}
 	r.pass()
-}
-
-// maxHeld is the maximum size of a queue, in bytes. add waits if the queue would become larger.
-const maxHeld = 1 << 20
-
-// queue holds the data that one side has sent until it is forwarded. One goroutine adds to it, and
-// one takes from it.
-type queue struct {
-	mu      sync.Mutex
-	changed sync.Cond
-	held    []byte
-	ended   bool
-}
-
-func newQueue() *queue {
-	q := new(queue)
-	q.changed.L = &q.mu
-	return q
-}
-
-// add waits until there is room for p, and appends a copy of p.
-func (q *queue) add(p []byte) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for len(q.held) > 0 && len(q.held)+len(p) > maxHeld {
-		q.changed.Wait()
-	}
-	q.held = append(q.held, p...)
-	q.changed.Signal()
-}
-
-func (q *queue) end() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.ended = true
-	q.changed.Signal()
-}
-
-// take waits for data and returns all of it, or false if the queue has ended. The caller passes in
-// the buffer of the last call, which take reuses.
-func (q *queue) take(last []byte) ([]byte, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for len(q.held) == 0 && !q.ended {
-		q.changed.Wait()
-	}
-	all := q.held
-	q.held = last[:0]
-	q.changed.Signal()
-	return all, len(all) > 0
 }

@@ -157,8 +157,6 @@ func questionOf(d data, sent []fault.Command) string {
 	return b.String()
 }
 
-var errKind = errors.New("the search does not know this kind of key")
-
 func (r *redis) load(d data) error {
 	r.m.FlushAll()
 	r.m.SetTime(epoch)
@@ -211,7 +209,7 @@ func (r *redis) words(k key) (words []string, err error) {
 		}
 		return words, err
 	}
-	return nil, errKind
+	return nil, errors.New("the search does not know this kind of key")
 }
 
 // send sends commands on a new connection, and returns the last reply. It is safe for concurrent

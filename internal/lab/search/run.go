@@ -27,7 +27,6 @@ const horizon = 4 * lab.ScheduleTTL
 // program is the code of one buyer, which buys one unit under a subject's guard.
 type program struct {
 	subject   lab.Subject
-	lock      string // its key in Redis
 	leased    bool   // it depends on time (see lab.Subject.Leased)
 	setUp     *redis // answers the commands that set up a connection
 	histories *histories
@@ -55,10 +54,6 @@ const (
 	inputFreeze inputKind = 'f'
 	inputThaw   inputKind = 't'
 )
-
-// errNondeterministic means that a program behaved differently after the same inputs. Such a
-// program cannot be searched.
-var errNondeterministic = errors.New("the buyer behaved differently after the same replies")
 
 // play runs the program with the given inputs. It returns the snapshots of the program after these
 // inputs, without further input.
@@ -102,7 +97,8 @@ func (r *run) tell(in input) error {
 		open := r.Requests()
 		i := slices.IndexFunc(open, func(c lab.Request) bool { return c.ID == in.id })
 		if i < 0 {
-			return fmt.Errorf("%w: it has not sent command %d", errNondeterministic, in.id)
+			// A program that behaves differently after the same inputs cannot be searched.
+			return fmt.Errorf("the buyer behaved differently after the same replies: it has not sent command %d", in.id)
 		}
 		if in.kind == inputBreak {
 			r.Let(open[i], lab.Drop)

@@ -118,11 +118,7 @@ func newExplorer(cfg Config) (*explorer, error) {
 	if x.setUp, err = newRedis(&x.known); err != nil {
 		return nil, err
 	}
-	lock := lockKey
-	if cfg.Subject.RedisKey != nil {
-		lock = cfg.Subject.RedisKey(lockKey)
-	}
-	x.root = &history{program: program{cfg.Subject, lock, cfg.Subject.Leased(), x.setUp, newHistories()}}
+	x.root = &history{program: program{cfg.Subject, cfg.Subject.Leased(), x.setUp, newHistories()}}
 	return x, nil
 }
 

@@ -330,8 +330,7 @@ func (e *engine) watch(s *state, actor int, before data) {
 	if !e.root.program.subject.InRedis() {
 		return
 	}
-	name := e.root.program.lock
-	was, is := holding(before.find(name)), holding(s.data.find(name))
+	was, is := holding(before.find(lockKey)), holding(s.data.find(lockKey))
 	switch {
 	case is == "" && was != "":
 		if s.holder != nobody && s.holder != actor {
@@ -409,7 +408,7 @@ func (b *buyer) next() (time.Duration, bool) {
 // elapse lets time pass. Events may happen only at the end of d.
 func (e *engine) elapse(s *state, d time.Duration) error {
 	s.data = s.data.after(d)
-	if s.holder != nobody && s.data.find(e.root.program.lock).kind == "" {
+	if s.holder != nobody && s.data.find(lockKey).kind == "" {
 		s.holder = nobody
 	}
 	for i := range s.buyers {

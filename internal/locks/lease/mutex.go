@@ -70,18 +70,11 @@ func (m *Mutex) enter(ctx context.Context, t *guard.KeyHold, wait bool) (bool, e
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	attempted, gone := make(chan outcome), make(chan struct{})
-	started := m.source.Go(func() {
+	attempted := make(chan outcome, 1)
+	if !m.source.Go(func() {
 		h, err := m.source.attempt(ctx, cancel, t, wait)
-		select {
-		case attempted <- outcome{h, err}:
-		case <-gone:
-			if h != nil {
-				_ = h.giveBack(context.Background()) // remove retries until it succeeds
-			}
-		}
-	})
-	if !started {
+		attempted <- outcome{h, err}
+	}) {
 		t.Unlock()
 		return false, m.source.errorf("%w", ErrClosed)
 	}
@@ -93,7 +86,11 @@ func (m *Mutex) enter(ctx context.Context, t *guard.KeyHold, wait bool) (bool, e
 		}
 		return o.hold != nil, o.err
 	case <-ctx.Done():
-		close(gone)
+		go func() {
+			if h := (<-attempted).hold; h != nil {
+				_ = h.giveBack(context.Background()) // remove retries until it succeeds
+			}
+		}()
 		return false, context.Cause(ctx)
 	}
 }

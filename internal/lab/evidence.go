@@ -79,7 +79,6 @@ func (w *World) check(c Claim) (why message.Message, ok bool) {
 }
 
 func (w *World) undecided(missing message.Message) Verdict {
-	w.trace.acquit()
 	v := Unknown.Because("the cell is not decided: %s", missing)
 	w.trace.add("", Note, v.Note)
 	return v

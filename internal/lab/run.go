@@ -223,14 +223,18 @@ func (r *run) cell(ctx context.Context, s *server, i int, ttl, limit time.Durati
 		w.Sleep(w.TTL / tolerance)
 		return w.examined(scenario, v)
 	}, limit)
-	c.conclude(v)
 	c.Trace = w.trace.events()
+	c.conclude(v)
 	w.close()
 	return c, w.late.Load()
 }
 
+// conclude sets the outcome of the cell. The trace keeps a break only if the outcome is Breaks.
 func (c *Cell) conclude(v Verdict) {
 	c.Outcome, c.Note, c.Message = v.Outcome, v.Note.String(), v.Note
+	if v.Outcome != Breaks {
+		c.Trace = slices.DeleteFunc(c.Trace, func(e Event) bool { return e.Kind == Break })
+	}
 }
 
 func (r *run) at(i int) (Scenario, Subject) {

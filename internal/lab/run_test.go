@@ -2,6 +2,7 @@ package lab
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ import (
 )
 
 // A scenario that panics, gets stuck or does not end has the outcome Unknown. The scenarios after it
-// still run.
+// still run. The trace of an Unknown cell shows no break.
 func TestCellsThatGoWrongAreUnknown(t *testing.T) {
 	told := func(name string, run func(*World) Verdict) Scenario {
 		return Scenario{Anomaly: Anomaly{Name: name}, Run: run}
@@ -19,6 +20,11 @@ func TestCellsThatGoWrongAreUnknown(t *testing.T) {
 	cfg := Config{Subjects: []Subject{subject(t, "v4_lua")}, Redis: Embedded, Scenarios: []Scenario{
 		told("panics", func(*World) Verdict { panic("ouch") }),
 		told("stuck", func(w *World) Verdict { Need(false, "no way"); return Verdict{} }),
+		told("broke-then-stuck", func(w *World) Verdict {
+			w.Broke("A", "x")
+			Need(false, "no way")
+			return Verdict{}
+		}),
 		told("helper-panics", func(w *World) Verdict {
 			w.Together(w.Go(func() { panic("ouch") }))
 			return Holds.Because("")
@@ -33,9 +39,13 @@ func TestCellsThatGoWrongAreUnknown(t *testing.T) {
 	for i, want := range []struct {
 		outcome Outcome
 		note    string
-	}{{Unknown, "ouch"}, {Unknown, "no way"}, {Unknown, "ouch"}, {Unknown, "not over"}, {Holds, "fine"}} {
-		if c := r.Cells[i]; c.Outcome != want.outcome || !strings.Contains(c.Note, want.note) {
+	}{{Unknown, "ouch"}, {Unknown, "no way"}, {Unknown, "no way"}, {Unknown, "ouch"}, {Unknown, "not over"}, {Holds, "fine"}} {
+		c := r.Cells[i]
+		if c.Outcome != want.outcome || !strings.Contains(c.Note, want.note) {
 			t.Errorf("%s: %s (%s)", c.Anomaly, c.Outcome, c.Note)
+		}
+		if slices.ContainsFunc(c.Trace, func(e Event) bool { return e.Kind == Break }) {
+			t.Errorf("%s: its trace shows a break", c.Anomaly)
 		}
 	}
 }

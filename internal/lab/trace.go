@@ -60,13 +60,6 @@ func (t *trace) judge() {
 	t.held = nil
 }
 
-// acquit removes the breaks from the trace, because the outcome of the cell is Unknown.
-func (t *trace) acquit() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.entries = slices.DeleteFunc(t.entries, func(e *Event) bool { return e.Kind == Break })
-}
-
 // mark returns a function that removes all events added to the trace since mark was called.
 func (t *trace) mark() (cut func()) {
 	t.mu.Lock()

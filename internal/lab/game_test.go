@@ -86,7 +86,7 @@ var refusals = []struct {
 	{Schedule{"v2_ttl", 2, "C", ""}, "a buyer that does not exist"},
 	{Schedule{"v99", 2, "", ""}, "unknown strategy"},
 	{Schedule{"redlock", 2, "", ""}, "unknown strategy"}, // its lock is on other servers
-	{Schedule{"none", 2, "", "victory"}, "unknown goal"},
+	{Schedule{"none", 2, "", "victory"}, `unknown goal "victory" (allowed: oversell, `},
 	{Schedule{"none", 2, "x", ""}, "move 1 is"},
 	{Schedule{"none", 2, "A.A.A", ""}, "move 3, A: A has nothing to send: it is done"},
 	{Schedule{"none", 2, "A2", ""}, "A has one command to send, and no command 2"},

@@ -176,7 +176,12 @@ func (s Schedule) read() (Subject, []Move, error) {
 		return Subject{}, nil, err
 	}
 	if s.Goal != "" && !slices.Contains(Goals(), s.Goal) {
-		return Subject{}, nil, Refuse("unknown goal %s", shorten(string(s.Goal)))
+		var allowed []string
+		for _, g := range Goals() {
+			allowed = append(allowed, string(g))
+		}
+		return Subject{}, nil, Refuse("unknown goal %s (allowed: %s)", shorten(string(s.Goal)),
+			strings.Join(allowed, ", "))
 	}
 	c, err := Scheduled(naming.Expand(s.Strategy, Levels()), s.Buyers)
 	if err != nil {

@@ -203,6 +203,7 @@ func (w *World) Begins(name, value string) {
 // errors.
 func nodeName(i int) string { return fmt.Sprintf("node %d: ", i) }
 
+// keepers returns the servers that keep the lock. A majority of them decides who holds it.
 func (w *World) keepers() []*keyspace {
 	if len(w.server.nodes) > 0 {
 		return w.spaces[1:]

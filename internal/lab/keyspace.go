@@ -78,8 +78,9 @@ func (k keyState) lock() lockState {
 
 // keyspace keeps track of the keys that a cell uses on one server.
 type keyspace struct {
-	side *redis.Client // observes the server, without faults
-	node string        // prefix of the keys' names if there are several servers
+	server *server
+	side   *redis.Client // observes the server, without faults
+	node   string        // prefix of the keys' names if there are several servers
 
 	mu     sync.Mutex
 	names  []string            // keys in commands, and keys that their scripts derive
@@ -87,8 +88,9 @@ type keyspace struct {
 	awaits map[string]int      // number of blocking commands that are waiting for the key
 }
 
-func newKeyspace(side *redis.Client, node string) *keyspace {
-	return &keyspace{side: side, node: node, shown: make(map[string]keyState), awaits: make(map[string]int)}
+func newKeyspace(s *server, node string) *keyspace {
+	return &keyspace{server: s, side: redis.NewClient(s.options(s.dial)), node: node,
+		shown: make(map[string]keyState), awaits: make(map[string]int)}
 }
 
 func (s *keyspace) know(names ...string) {

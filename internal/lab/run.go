@@ -204,7 +204,7 @@ func (r *run) cell(ctx context.Context, s *server, i int, ttl, limit time.Durati
 	why := scenario.whyNot(subject)
 	switch {
 	case why != "":
-	case scenario.Clocks && (s.service != nil || s.keepers()[0].jump == nil):
+	case scenario.Clocks && s.mini == nil:
 		c.Expected, why = NA, "the lab can set the clocks only of servers in memory"
 	case scenario.MySQL && !r.cfg.inMySQL():
 		c.Expected, why = NA, "SQLite has one writer at a time, and no such snapshot: run it with -db local"

@@ -26,11 +26,10 @@ type server struct {
 	db                 int
 	close              func()
 
-	jump    func(time.Duration) // sets the clock ahead; nil: it cannot be set
-	back    func(time.Duration) // sets the clock back and stops it
-	nodes   []*server           // the nodes of redlock; nil: the lock is elsewhere
-	service *Service            // keeps the lock instead of Redis; nil: the lock is in Redis
-	ttl     time.Duration       // in real time: the lease that the servers grant
+	mini    *miniredis.Miniredis // nil: the clocks of the servers that keep the lock cannot be set
+	nodes   []*server            // the nodes of redlock; nil: the lock is elsewhere
+	service *Service             // keeps the lock instead of Redis; nil: the lock is in Redis
+	ttl     time.Duration        // in real time: the lease that the servers grant
 }
 
 // inMemory returns a Redis in this process. It works in virtual time, because it uses the clock of
@@ -41,11 +40,7 @@ func inMemory() *server {
 	return &server{
 		dial:  func(context.Context) (net.Conn, error) { return m.Dial() },
 		close: m.Close,
-		jump:  m.FastForward,
-		back: func(d time.Duration) {
-			m.Exists("") // removes the expired keys
-			m.SetTime(time.Now().Add(-d))
-		},
+		mini:  m,
 	}
 }
 
@@ -71,14 +66,6 @@ func inMemoryFor(c Subject) *server {
 // nodesInMemory is the number of redlock's nodes in virtual time: five, as in the examples of its
 // author.
 const nodesInMemory = 5
-
-// keepers returns the servers that keep the lock. A majority of them decides who holds it.
-func (s *server) keepers() []*server {
-	if len(s.nodes) > 0 {
-		return s.nodes
-	}
-	return []*server{s}
-}
 
 var errOneServer = errors.New("the lab stands between a lock and one server: embedded, local, redis://host:port or " +
 	"rediss://host:port")
@@ -196,8 +183,8 @@ func (w *World) LoseKeys(format string, args ...any) {
 func (w *World) JumpClocks(n int) {
 	w.alone(func() {
 		e := w.Trace("", Fault, "the clock of %s jumps ahead by %s", w.ServerNames(n), About(w.TTL))
-		for _, keeper := range w.server.keepers()[:n] {
-			keeper.jump(w.TTL)
+		for _, keeper := range w.keepers()[:n] {
+			keeper.server.mini.FastForward(w.TTL)
 		}
 		w.show(e)
 	})
@@ -208,8 +195,9 @@ func (w *World) JumpClocks(n int) {
 func (w *World) SetClocksBack(d time.Duration) {
 	w.alone(func() {
 		e := w.Trace("", Fault, "the clock of %s is set back by %s", w.ServerNames(w.Servers()), About(d))
-		for _, keeper := range w.server.keepers() {
-			keeper.back(d)
+		for _, keeper := range w.keepers() {
+			keeper.server.mini.Exists("") // removes the expired keys
+			keeper.server.mini.SetTime(time.Now().Add(-d))
 		}
 		w.show(e)
 	})
@@ -271,11 +259,13 @@ func (r *run) connect(ctx context.Context, c Subject, on *server) (err error) {
 		if !ok {
 			return errNoServers
 		}
+		on.mini = nil
 		on.service, err = connect(ctx)
 	case c.Needs == catalog.NeedsNodes:
 		if len(r.cfg.Nodes) == 0 {
 			return errNoServers
 		}
+		on.mini = nil
 		for _, url := range r.cfg.Nodes {
 			node, err := at(url)
 			if err != nil {

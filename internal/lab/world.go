@@ -63,11 +63,11 @@ func newWorld(ctx context.Context, s *server, c Subject, ttl time.Duration) *Wor
 		names: newNames(start), deeds: make(map[[2]string]int),
 	}
 	w.ctx, w.end = context.WithCancel(ctx)
-	w.Side = redis.NewClient(s.options(s.dial))
-	w.spaces = []*keyspace{newKeyspace(w.Side, "")}
+	w.spaces = []*keyspace{newKeyspace(s, "")}
 	for i, node := range s.nodes {
-		w.spaces = append(w.spaces, newKeyspace(redis.NewClient(node.options(node.dial)), nodeName(i)))
+		w.spaces = append(w.spaces, newKeyspace(node, nodeName(i)))
 	}
+	w.Side = w.spaces[0].side
 	w.names.call(w.StockKey(), "stock")
 	w.SetLockKey(w.itemKey("lock"))
 	return w

@@ -21,12 +21,11 @@ type Holder struct {
 
 	notHeld error // the error of Unlock if the lock was not held
 
-	mu      sync.Mutex
-	depth   int           // holds that it believes it has
-	void    bool          // it was once granted a lock that was already lost
-	owed    int           // locks that it was granted and has not released
-	told    chan struct{} // closed when it learns that the lock is lost
-	unwatch func() bool
+	mu    sync.Mutex
+	depth int           // holds that it believes it has
+	void  bool          // it was once granted a lock that was already lost
+	owed  int           // locks that it was granted and has not released
+	told  chan struct{} // closed when it learns that the lock is lost
 }
 
 // Holder makes a handle on the lock. It does not take the lock.
@@ -193,7 +192,8 @@ func (h *Holder) acquired() bool {
 	if work != nil {
 		told := make(chan struct{})
 		h.told = told
-		h.unwatch = context.AfterFunc(work, func() { h.lost(told, context.Cause(work)) })
+		stop := context.AfterFunc(work, func() { h.lost(told, context.Cause(work)) })
+		w.Cleanup(func() { stop() }) // otherwise a timer of the hold would remain
 	}
 	return true
 }

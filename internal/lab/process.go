@@ -290,17 +290,6 @@ func (p *Process) Asked() int {
 
 func (p *Process) close() {
 	p.kill()
-	p.mu.Lock()
-	holders := p.holders
-	p.mu.Unlock()
-	for _, h := range holders {
-		h.mu.Lock()
-		unwatch := h.unwatch
-		h.mu.Unlock()
-		if unwatch != nil {
-			unwatch() // otherwise a timer of the holder would remain
-		}
-	}
 	_ = p.rueidis.Close() // always nil
 	for _, l := range p.links {
 		_ = l.rdb.Close()

@@ -106,7 +106,7 @@ func (c *gatedConn) opened(cmd fault.Command) *Request {
 	now := time.Since(s.start)
 	r := &Request{Conn: c.index, Wire: cmd, Since: now, From: now, goes: make(chan Effect, 1)}
 	if cmd.Script() && len(cmd.Args) > 1 {
-		if r.Source = s.script(cmd); r.Source == "" {
+		if r.Source = s.w.names.source(cmd); r.Source == "" {
 			return nil
 		}
 	}
@@ -118,17 +118,6 @@ func (c *gatedConn) opened(cmd fault.Command) *Request {
 	s.open = append(s.open, r)
 	s.changed()
 	return r
-}
-
-// script returns the source of the script that a command runs, or "" if its hash is unknown.
-func (s *Shopper) script(cmd fault.Command) string {
-	if !cmd.Is("EVALSHA", "EVALSHA_RO") {
-		s.w.scripts.Store(ScriptHash(cmd.Args[1]), cmd.Args[1])
-		return cmd.Args[1]
-	}
-	source, _ := s.w.scripts.Load(strings.ToLower(cmd.Args[1]))
-	text, _ := source.(string)
-	return text
 }
 
 // Let lets a command through. The Effect do decides what happens to it. A frozen process receives the

@@ -25,7 +25,7 @@ type names struct {
 	tokens  map[string]int    // actor -> number of tokens that it has used
 	users   map[string]string // token or owner -> the actor that first used it
 	holders map[string]string // value of the lock -> the actor that holds the lock with this value
-	scripts map[string]string // hash -> name
+	scripts map[string]string // hash -> source
 	ids     int               // number of UUIDs that first appeared in a reply
 }
 
@@ -43,13 +43,17 @@ func (n *names) call(arg, name string) {
 
 // text returns a command as typed into redis-cli, with names in place of keys and tokens.
 func (n *names) text(actor string, cmd fault.Command) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	args, words := cmd.Args[1:], []string{cmd.Name()}
 	if cmd.Script() && len(args) >= 2 {
-		words = append(words, n.script(cmd))
+		name := args[0][:min(8, len(args[0]))] // of a hash
+		if source := n.source(cmd); source != "" {
+			name = ScriptName(source)
+		}
+		words = append(words, name)
 		args = args[2:] // the script and the number of keys
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for _, arg := range args {
 		words = append(words, n.name(actor, arg))
 	}
@@ -201,24 +205,21 @@ func looksRandom(arg string) bool {
 	return len(arg) >= 16 && strings.ContainsFunc(arg, unicode.IsLetter)
 }
 
-// script names a script after the first sentence of its comment, or, without a comment, after the
-// commands in it.
-func (n *names) script(cmd fault.Command) string {
-	source := cmd.Args[1]
+// source returns the source of the script that a command runs, or "" if its hash is unknown.
+func (n *names) source(cmd fault.Command) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if cmd.Is("EVALSHA", "EVALSHA_RO") {
-		if name, ok := n.scripts[source]; ok {
-			return name
-		}
-		return source[:min(8, len(source))]
+		return n.scripts[strings.ToLower(cmd.Args[1])]
 	}
-	name := ScriptName(source)
-	n.scripts[ScriptHash(source)] = name
-	return name
+	n.scripts[ScriptHash(cmd.Args[1])] = cmd.Args[1]
+	return cmd.Args[1]
 }
 
 var redisCall = regexp.MustCompile(`(?i)redis\.p?call\(\s*["'](\w+)["']`)
 
-// ScriptName returns the name that stands for a script in the text of a command.
+// ScriptName returns the name that stands for a script in the text of a command: the first sentence
+// of its comment, or, without a comment, the commands in it.
 func ScriptName(source string) string {
 	if comment := firstSentence(source); comment != "" {
 		return "«" + comment + "»"

@@ -62,7 +62,8 @@ const (
 // Begin starts the process in its own world, without a server. The buyer uses the guard of the
 // given subject.
 func (s *Shopper) Begin(c Subject, sku string) {
-	w := &World{TTL: ScheduleTTL, Delay: retryDelay, Subject: c, SKU: sku, server: nowhere}
+	w := &World{TTL: ScheduleTTL, Delay: retryDelay, Subject: c, SKU: sku, server: nowhere,
+		names: newNames(time.Now())}
 	w.lockKey = w.itemKey("lock")
 	w.ctx, w.end = context.WithCancel(context.Background())
 	s.begin(w, "")

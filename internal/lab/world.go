@@ -37,7 +37,6 @@ type World struct {
 	keyless  bool                                        // only the lock is read after each command
 	changed  func(actor string, before, after lockState) // is called after commands that mention the lock; may be nil
 	names    *names
-	scripts  sync.Map // scripts that buyers at a gate have sent in full, by hash
 	database database
 
 	mu        sync.Mutex

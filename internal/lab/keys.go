@@ -129,25 +129,24 @@ func (w *World) touched(l *link, cmd fault.Command) {
 }
 
 // see reads servers, without faults. It returns the state of the lock at the time of the event. To
-// the event it adds the keys that have changed since the trace last showed them. Server 0 is the
-// one Redis; the other servers are redlock's nodes. No command may be running. If a server cannot
-// be read, ok is false.
-func (w *World) see(e *Event, servers ...int) (lock lockState, ok bool) {
+// the event it adds the keys that have changed since the trace last showed them. No command may be
+// running. If a server cannot be read, ok is false.
+func (w *World) see(e *Event, spaces ...*keyspace) (lock lockState, ok bool) {
 	onOne, at := w.Subject.InRedis() && len(w.server.nodes) == 0, w.trace.ms()
 	if e != nil {
 		at = e.At
 	}
 	var changed []Key
-	for _, server := range servers {
+	for _, space := range spaces {
 		var names []string
 		if !w.keyless {
-			names = w.spaces[server].known()
+			names = space.known()
 		}
 		key := w.redisKey()
 		if onOne && !slices.Contains(names, key) {
 			names = append(names, key)
 		}
-		states, err := w.spaces[server].read(w.ctx, names)
+		states, err := space.read(w.ctx, names)
 		if err != nil {
 			w.unread(err)
 			return lockState{}, false
@@ -156,7 +155,7 @@ func (w *World) see(e *Event, servers ...int) (lock lockState, ok bool) {
 			lock = states[key].lock()
 		}
 		if !w.keyless {
-			changed = append(changed, w.changes(server, at, states)...)
+			changed = append(changed, w.changes(space, at, states)...)
 		}
 	}
 	if w.Subject.InRedis() && !onOne {
@@ -177,8 +176,7 @@ func (w *World) stands(e *Event, lock lockState) {
 	}
 }
 
-func (w *World) changes(server int, at float64, states map[string]keyState) []Key {
-	space := w.spaces[server]
+func (w *World) changes(space *keyspace, at float64, states map[string]keyState) []Key {
 	var keys []Key
 	for _, name := range space.changes(states) {
 		key := w.key(name, states[name], w.trace.moment(at))
@@ -196,12 +194,8 @@ func (w *World) Begins(name, value string) {
 		return
 	}
 	state := keyState{kind: "string", words: []string{value}, left: -1}
-	w.trace.there = append(w.trace.there, w.changes(0, 0, map[string]keyState{name: state})...)
+	w.trace.there = append(w.trace.there, w.changes(w.spaces[0], 0, map[string]keyState{name: state})...)
 }
-
-// nodeName returns the prefix of key names on a node of redlock. Nodes are numbered as in redlock's
-// errors.
-func nodeName(i int) string { return fmt.Sprintf("node %d: ", i) }
 
 // keepers returns the servers that keep the lock. A majority of them decides who holds it.
 func (w *World) keepers() []*keyspace {
@@ -213,11 +207,7 @@ func (w *World) keepers() []*keyspace {
 
 // show adds the state of all servers to an event. No command may be running.
 func (w *World) show(e *Event) {
-	servers := make([]int, len(w.spaces))
-	for i := range servers {
-		servers[i] = i
-	}
-	if lock, ok := w.see(e, servers...); ok {
+	if lock, ok := w.see(e, w.spaces...); ok {
 		w.stands(e, lock)
 	}
 }

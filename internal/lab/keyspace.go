@@ -80,7 +80,7 @@ func (k keyState) lock() lockState {
 type keyspace struct {
 	server *server
 	side   *redis.Client // observes the server, without faults
-	node   string        // prefix of the keys' names if there are several servers
+	node   string        // on a node of redlock: the prefix of commands and of key names, such as "node 0: "
 
 	mu     sync.Mutex
 	names  []string            // keys in commands, and keys that their scripts derive

@@ -312,10 +312,7 @@ func (p *Process) leave() {
 // result.
 func (w *World) command(l *link, cmd fault.Command, send func() (fault.Value, error)) (fault.Value, error) {
 	p := l.p
-	text := w.names.text(p.Name, cmd)
-	if l.node > 0 {
-		text = nodeName(l.node-1) + text
-	}
+	text := w.spaces[l.node].node + w.names.text(p.Name, cmd)
 	w.touched(l, cmd)
 	planned := p.fault(l.node, cmd)
 	var told *Event
@@ -378,7 +375,7 @@ func (w *World) execute(l *link, e *Event, cmd fault.Command, send func() (fault
 	if isNoScript(reply) {
 		return reply, err // nothing was executed
 	}
-	after, ok := w.see(e, l.node)
+	after, ok := w.see(e, w.spaces[l.node])
 	if !ok {
 		return reply, err
 	}
@@ -399,7 +396,8 @@ func (w *World) takes(l *link, e *Event, at float64, cmd fault.Command) bool {
 	if e == nil || w.keyless {
 		return false
 	}
-	states, err := w.spaces[l.node].read(w.ctx, cmd.Takes())
+	space := w.spaces[l.node]
+	states, err := space.read(w.ctx, cmd.Takes())
 	if err != nil {
 		w.unread(err)
 		return false
@@ -409,7 +407,7 @@ func (w *World) takes(l *link, e *Event, at float64, cmd fault.Command) bool {
 			return true
 		}
 	}
-	changed := w.changes(l.node, at, states)
+	changed := w.changes(space, at, states)
 	w.trace.change(e, func(e *Event) { e.Keys = changed })
 	return false
 }

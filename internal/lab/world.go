@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"fmt"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -64,7 +65,7 @@ func newWorld(ctx context.Context, s *server, c Subject, ttl time.Duration) *Wor
 	w.ctx, w.end = context.WithCancel(ctx)
 	w.spaces = []*keyspace{newKeyspace(s, "")}
 	for i, node := range s.nodes {
-		w.spaces = append(w.spaces, newKeyspace(node, nodeName(i)))
+		w.spaces = append(w.spaces, newKeyspace(node, fmt.Sprintf("node %d: ", i))) // numbered as in redlock's errors
 	}
 	w.Side = w.spaces[0].side
 	w.names.call(w.StockKey(), "stock")

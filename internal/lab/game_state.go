@@ -399,10 +399,8 @@ func (g *game) events() []Event {
 	return out
 }
 
-// mostProbed is the longest time that state lets pass to see which buyers continue.
-const mostProbed = 10 * time.Second
-
-// wakeUps lets time pass, and sets Until for each player that sleeps or waits.
+// wakeUps lets at most ten seconds pass, and sets Until for each sleeping or waiting player that
+// continues in this time.
 func (g *game) wakeUps(players []Player) {
 	g.passUntil(func() bool {
 		left := false
@@ -417,5 +415,5 @@ func (g *game) wakeUps(players []Player) {
 			}
 		}
 		return !left
-	}, mostProbed)
+	}, 10*time.Second)
 }

@@ -31,7 +31,7 @@ func (k Key) After(passed float64) Key {
 		return k
 	}
 	left := *k.TTL - passed
-	if ranOut(time.Duration(math.Round(left*1000)) * time.Microsecond) {
+	if math.Round(left*1000) <= 0 {
 		return Key{Name: k.Name, Type: Gone}
 	}
 	k.TTL = &left

@@ -41,7 +41,7 @@ func (k keyState) follows(o keyState) bool {
 	earlier, later := o.ends()
 	switch {
 	case !k.there():
-		return !o.there() || o.left >= 0 && ranOut(earlier.Sub(k.to))
+		return !o.there() || o.left >= 0 && !earlier.After(k.to)
 	case k.kind != o.kind || !slices.Equal(k.words, o.words):
 		return false
 	case k.left < 0 || o.left < 0:
@@ -50,8 +50,6 @@ func (k keyState) follows(o keyState) bool {
 	earliest, latest := k.ends()
 	return earliest.Sub(later) < pttlUnit && earlier.Sub(latest) < pttlUnit
 }
-
-func ranOut(left time.Duration) bool { return left <= 0 }
 
 // asOf returns the ttl that remains at one time, given that left remained at the time seen. The
 // clock of the trace counts whole microseconds.

@@ -180,7 +180,7 @@ func (r *run) pass(ctx context.Context, cells []int, n int, last bool) []int {
 			watch := fleet.WatchStalls(ttl/tolerance, nil)
 			c, late := r.cell(ctx, on, i, ttl, ttl*realLimit)
 			if stalled := watch.Stop(); (stalled > 0 || late) && c.Outcome != NA {
-				c.conclude(Unknown.Because(tooBusy, c.Message))
+				c.conclude(Unknown.Because("this machine was too busy to keep the times: %s", c.Message))
 			}
 			if c.Outcome != Unknown || last {
 				r.done(i, c)
@@ -194,8 +194,6 @@ func (r *run) pass(ctx context.Context, cells []int, n int, last bool) []int {
 	all.Wait()
 	return left
 }
-
-const tooBusy = "this machine was too busy to keep the times: %s"
 
 // cell runs the i-th cell, and reports whether something in it was late.
 func (r *run) cell(ctx context.Context, s *server, i int, ttl, limit time.Duration) (c Cell, late bool) {

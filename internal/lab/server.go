@@ -51,7 +51,7 @@ func inMemoryFor(c Subject) *server {
 		return s
 	}
 	closeOne := s.close
-	for range nodesInMemory {
+	for range 5 { // as in the examples of redlock's author
 		s.nodes = append(s.nodes, inMemory())
 	}
 	s.close = func() {
@@ -62,10 +62,6 @@ func inMemoryFor(c Subject) *server {
 	}
 	return s
 }
-
-// nodesInMemory is the number of redlock's nodes in virtual time: five, as in the examples of its
-// author.
-const nodesInMemory = 5
 
 var errOneServer = errors.New("the lab stands between a lock and one server: embedded, local, redis://host:port or " +
 	"rediss://host:port")

@@ -28,16 +28,13 @@ func InVirtualTime(f func()) (err error) {
 		f()
 		// Virtual time ends with this function, and a lock may sleep before it notices that its
 		// process is gone.
-		time.Sleep(lingering)
+		time.Sleep(time.Minute)
 	})
 	return err
 }
 
 // awaitOthers returns when all other goroutines in the same InVirtualTime are blocked.
 func awaitOthers() { synctest.Wait() }
-
-// lingering is more than long enough for a goroutine to notice that its process is gone.
-const lingering = time.Minute
 
 func recovered(err *error) {
 	if r := recover(); r != nil {

@@ -11,7 +11,6 @@ import (
 type plots struct {
 	Strategies []string `json:"strategies"`
 	Conditions []plot   `json:"conditions"`
-	Open       bool     `json:"open"`  // requests had planned times
 	Reads      bool     `json:"reads"` // the requests are reads of a cold key
 
 	// Words maps the texts of the scripts to their translations; nil: English.
@@ -22,6 +21,7 @@ type plots struct {
 type plot struct {
 	Name    string `json:"name"`
 	Title   string `json:"title"` // for a person
+	Open    bool   `json:"open"`  // requests had planned times
 	Bars    []bar  `json:"bars"`
 	Latency chart  `json:"latency"` // over percentiles
 	Served  chart  `json:"served"`  // per second, over seconds
@@ -57,7 +57,7 @@ type curve struct {
 }
 
 func (r Report) plots(s present.Style) plots {
-	p := plots{Open: r.Manifest.Rate > 0, Reads: r.Manifest.kind() == reads, Conditions: []plot{}}
+	p := plots{Reads: r.Manifest.kind() == reads, Conditions: []plot{}}
 	over, under := "oversold", "undersold"
 	if p.Reads {
 		over, under = "db_loads", "failed"
@@ -104,7 +104,9 @@ func (c curve) rises() bool {
 // plot returns the plots of a condition, without curves.
 func (r Report) plot(name, title string) plot {
 	bin, bins := commonBins(r.Rows, name)
-	p := plot{Name: name, Title: title, Latency: newChart(), Served: newChart(), Wait: newChart(), bin: bin}
+	open := slices.ContainsFunc(r.Rows, func(row Row) bool { return string(row.Condition) == name && row.Open != nil })
+	p := plot{Name: name, Title: title, Open: open,
+		Latency: newChart(), Served: newChart(), Wait: newChart(), bin: bin}
 	for n := range bins {
 		p.Served.X = append(p.Served.X, (float64(n)+0.5)*bin/1e3)
 	}

@@ -249,6 +249,13 @@ func TestConditionSaysHowItsRowsWereRun(t *testing.T) {
 		if widest := slices.Max(lengths(table.String(), "──")); widest > 150 {
 			t.Errorf("the heading makes the table %d wide:\n%s", widest, table.String())
 		}
+		var page strings.Builder
+		must(t, r.WriteHTML(&page, present.Style{}))
+		for _, want := range []string{`"title":"calm","open":false`, `"title":"failover","open":true`} {
+			if !strings.Contains(page.String(), want) {
+				t.Errorf("no plots with %s", want)
+			}
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ function overPercentiles(chart) {
 
 /** figures lists the plots of a condition: name, explanation, and how to draw each. */
 function figures(condition) {
-  const since = plots.open ? say("the planned time of a request") : say("the common start");
+  const since = condition.open ? say("the planned time of a request") : say("the common start");
   const [over, under] = plots.reads ? [say("loads"), say("not served")] : [say("oversold"), say("undersold")];
   const common = { strategies: plots.strategies, shown, over, under };
   const percentiles = (chart) => (host, readout) =>
@@ -36,7 +36,7 @@ function figures(condition) {
     draw: (host, readout) => bars(host, readout, condition.bars, common),
     empty: condition.bars.length === 0,
   }, {
-    name: plots.open ? say("Response time") : say("Latency"),
+    name: condition.open ? say("Response time") : say("Latency"),
     note: say("percentiles of all requests, from {since} to the outcome", { since }),
     draw: percentiles(condition.latency),
     empty: condition.latency.curves.length === 0,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -122,6 +123,10 @@ func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
 
 func TestStopKeepsWhatIsFinished(t *testing.T) {
 	m := pretending(t)
+	var log bytes.Buffer
+	m.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	measure := m.measure
+	m.measure = func(ctx context.Context, r *run) error { return errors.Join(measure(ctx, r), errGone) }
 	id := start(t, m, long(m))
 	sub := m.Subscribe()
 	until(t, sub, func(e Event) bool { return e.Run != nil && e.Run.Now != nil && e.Run.Now.Row == 2 })
@@ -129,6 +134,9 @@ func TestStopKeepsWhatIsFinished(t *testing.T) {
 	e, rows := until(t, sub, ended(id))
 	if e.Run.State != Stopped || e.Run.RowsDone != 1 || e.Run.RowsAll != 2 || e.Run.Now != nil || e.Run.Error != "" {
 		t.Errorf("stopped, it is %+v; told of %d rows more", e.Run, len(rows))
+	}
+	if text := log.String(); !strings.Contains(text, "level=INFO") || !strings.Contains(text, errGone.Error()) {
+		t.Errorf("an error beside the stop is logged as %q", text)
 	}
 	checkRefused(t, m.Stop(id), ErrNotRunning, id)
 	checkRefused(t, m.Stop("nobody"), ErrUnknownRun, "nobody")

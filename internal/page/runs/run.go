@@ -120,7 +120,10 @@ func (m *Manager) run(ctx context.Context, r *run) {
 	case err != nil:
 		state, said = Failed, m.told(r, err)
 	}
-	if err != nil && state == Failed {
+	switch {
+	case err != nil && state == Stopped: // it may say what was left behind, or what had failed before the stop
+		m.cfg.Logger.Info("a run of the bench was stopped", "run", r.ID, "error", err)
+	case err != nil:
 		m.cfg.Logger.Error("a run of the bench failed", "run", r.ID, "error", err)
 	}
 	m.update(func() {

@@ -67,7 +67,9 @@ func (c *recorder) see(l bench.Live) {
 	}
 	s.see(p, c.run.Settings.Stock)
 	s.happened(l)
-	s.add(p, false)
+	if l.Waiting > 0 { // the last point comes from the finished row
+		s.add(p, false)
+	}
 }
 
 // Done implements bench.Progress.
@@ -125,6 +127,9 @@ func (s *Series) add(p Point, last bool) {
 	n := len(s.Points)
 	if n > 0 && !last && p.T < s.Points[n-1].T+s.step {
 		return
+	}
+	if n > 0 {
+		p.T = max(p.T, s.Points[n-1].T) // a sample is dated shortly after its requests were counted
 	}
 	if n == maxPoints {
 		s.thin()

@@ -85,6 +85,27 @@ func TestRowThatIsTriedAgainBeginsAnew(t *testing.T) {
 	}
 }
 
+// The points of a row are in order, although its last outcome is earlier than the samples during its audit, and may be
+// a little earlier than the last sample before it.
+func TestPointsAreInOrder(t *testing.T) {
+	for wall, want := range map[float64][]float64{1000: {900, 1000}, 899: {900, 900}} {
+		m, c := recording(t)
+		c.Row(1, 1, "none", catalog.Calm)
+		m.update(func() {
+			c.see(bench.Live{Elapsed: 900 * time.Millisecond, Waiting: 5})
+			c.see(bench.Live{Elapsed: 1500 * time.Millisecond})
+		})
+		c.Done(rowOf(100, 100, 0, 0, wall))
+		var at []float64
+		for _, p := range shown(t, m).Samples[0].Points {
+			at = append(at, p.T)
+		}
+		if !slices.Equal(at, want) {
+			t.Errorf("points at %v; want %v", at, want)
+		}
+	}
+}
+
 // Two holders inside at the same time are reported before their requests are answered. Oversold
 // units are reported while the row is still running.
 func TestWhatIsBrokenIsToldWhileTheRowGoesOn(t *testing.T) {

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/guard"
 )
 
 // recorder records a run. It implements bench.Watcher. The bench calls it from one goroutine at a
@@ -18,7 +20,7 @@ type recorder struct {
 	run          *run
 
 	look func() bench.Live // nil until the requests of the row are about to be sent
-	halt chan struct{}     // closed to end the sampling; nil: no row is sampled
+	halt func()            // ends the sampling; nil: no row was sampled yet
 	wg   sync.WaitGroup
 }
 
@@ -37,25 +39,15 @@ func (c *recorder) Row(n, _ int, strategy string, condition catalog.Condition) {
 
 // Watch implements bench.Watcher.
 func (c *recorder) Watch(look func() bench.Live) {
-	c.look, c.halt = look, make(chan struct{})
-	halt := c.halt
-	c.wg.Go(func() { c.sample(look, halt) })
-}
-
-// sample samples the row until halt is closed.
-func (c *recorder) sample(look func() bench.Live, halt <-chan struct{}) {
-	ticker := time.NewTicker(pointPause)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-halt:
-			return
+	ctx, halt := context.WithCancel(context.Background())
+	c.look, c.halt = look, halt
+	c.wg.Go(func() {
+		for guard.Sleep(ctx, pointPause) == nil {
+			if l := look(); l.Elapsed > 0 {
+				c.manager.update(func() { c.see(l) })
+			}
 		}
-		if l := look(); l.Elapsed > 0 {
-			c.manager.update(func() { c.see(l) })
-		}
-	}
+	})
 }
 
 // see records a sample of the row under way. The caller must hold the manager's mu.
@@ -89,12 +81,10 @@ func (c *recorder) Done(row report.Row) {
 
 // stop ends the sampling of a row.
 func (c *recorder) stop() {
-	if c.halt == nil {
-		return
+	if c.halt != nil {
+		c.halt()
+		c.wg.Wait()
 	}
-	close(c.halt)
-	c.wg.Wait()
-	c.halt = nil
 }
 
 // Series holds the points of one row, at most maxPoints of them, and what happened in it.

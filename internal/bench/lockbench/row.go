@@ -84,13 +84,15 @@ func (e ended) outcomes(r *report.Lock) {
 		case s.state == stateUnsure:
 			r.Told++
 			r.Unsure++
-		case m.Killed.Load() && s.state == stateInside:
-			r.Killed++
-			r.Unsure++
-		case m.Killed.Load():
-			r.Killed++
 		default:
-			r.NeverServed++
+			if m.Killed.Load() {
+				r.Killed++
+			} else {
+				r.NeverServed++
+			}
+			if s.state == stateInside || s.state == stateWritten {
+				r.Unsure++
+			}
 		}
 	})
 	if took := time.Duration(last - start).Seconds(); took > 0 {

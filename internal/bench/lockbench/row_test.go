@@ -64,6 +64,15 @@ func TestOutcomesAndWaits(t *testing.T) {
 	}
 }
 
+// A contender that wrote the counter, and whose release did not return before the end of the row, is no lost update.
+func TestContenderLeftInsideMayHaveDeducted(t *testing.T) {
+	e := over(1000, processOf(in(10, 11), slip{from: ns(20), to: ns(21), state: stateWritten}))
+	e.counter-- // the update of the second contender
+	if r := e.row(); r.NeverServed != 1 || r.Unsure != 1 || r.LostUpdates != -1 || r.Verdict() != report.Starved {
+		t.Errorf("%d never served, %d unsure, %d lost: %s", r.NeverServed, r.Unsure, r.LostUpdates, r.Verdict())
+	}
+}
+
 // The second process has three deducts when the last waiter of the first process has entered, and
 // all ten at the end.
 func TestFairnessIsCountedDuringContention(t *testing.T) {

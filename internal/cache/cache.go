@@ -152,7 +152,7 @@ func (r *Reader) Read(ctx context.Context, req Request, load Load) (Result, erro
 		spans = append(spans, figures.Span{From: from, To: time.Now()})
 		return err
 	})
-	if err != nil && !res.Loaded && wait.Err() != nil {
+	if err != nil && len(spans) == 0 && wait.Err() != nil {
 		err = context.Cause(wait) // some locks return their own error in that case
 	}
 	if errors.Is(err, errFilled) {

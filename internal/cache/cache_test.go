@@ -330,6 +330,22 @@ func TestWaitIsBounded(t *testing.T) {
 	}
 }
 
+// The wait ends when the reader enters. An error after that is its own, although the time for the wait has passed.
+func TestErrorUnderTheLockIsReturned(t *testing.T) {
+	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
+	broken := errors.New("broken")
+	r := instance(t, rdb, "a", func(cfg *cache.Config) {
+		cfg.Wait = time.Millisecond
+		cfg.Work = func(context.Context, string) (func(), error) {
+			time.Sleep(20 * cfg.Wait)
+			return nil, broken
+		}
+	})
+	if _, err := r.Read(t.Context(), ask(newName(), "none"), nil); !errors.Is(err, broken) {
+		t.Errorf("got %v, want %v", err, broken)
+	}
+}
+
 func TestWaitersAreServedOnceTheValueIsThere(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		key, src := newName(), source{value: []byte("v")}

@@ -109,14 +109,17 @@ func (r Report) Headline(s present.Style) string {
 }
 
 // speed returns the unit in which the speeds of the rows are given. It is "" if buyers came at a
-// given rate, so that the strategies did not decide the speed.
+// given rate under the first condition, so that the strategies did not decide the speed.
 func (r Report) speed() string {
+	if r.Rows[0].Open != nil {
+		return ""
+	}
 	switch r.Manifest.kind() {
 	case locks:
 		return "deducts/s"
 	case reads:
 		return "reads/s"
-	case held, opens:
+	case held:
 		return ""
 	}
 	return "sold/s"

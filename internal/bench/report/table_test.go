@@ -426,6 +426,8 @@ func TestHeadline(t *testing.T) {
 	two, refused := row("v2_ttl", catalog.Calm, report.Broken, 0), row("redsync", catalog.Calm, report.GaveUp, 0)
 	two.Workload, two.Lock = report.WorkloadLock, &report.Lock{MaxHolders: 2, MaxHoldersRunning: 2}
 	refused.Workload, refused.Lock = report.WorkloadLock, &report.Lock{Told: 4800}
+	timed := row("lua_batch", catalog.Failover, figures.OK, 500)
+	timed.Open = new(report.Open)
 	good := []report.Row{row("v9_cohort", catalog.Calm, figures.OK, 400),
 		row("lua_batch", catalog.Calm, figures.OK, 1291.4), row("v2_ttl", catalog.Calm, figures.OK, 5000)}
 	for want, rows := range map[string][]report.Row{
@@ -438,7 +440,7 @@ func TestHeadline(t *testing.T) {
 		"v2_ttl served no reader under calm, v4_lua did not serve 1,200 readers under calm; nothing held\n": {
 			few, unread},
 		"v2_ttl had 2 holders at once under calm, redsync refused 4,800 under calm; nothing held\n": {refused, two},
-		"": {strange},
+		"held: lua_batch\n": {timed, good[1]}, "": {strange},
 	} {
 		if got := (report.Report{Rows: rows}).Headline(present.Style{}); got != want {
 			t.Errorf("got %q, want %q", got, want)

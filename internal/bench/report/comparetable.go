@@ -158,15 +158,15 @@ func (p pair) sameVerdicts() bool {
 	return same && len(p.old.Verdicts) == len(p.now.Verdicts)
 }
 
-// unusualLeases lists the runs whose ttl differed from that of the other runs, because a process
-// stalled in an earlier try, or because of their strategy or condition.
+// unusualLeases lists the runs whose ttl differed from that of the other runs, because an earlier try
+// did not count, or because of their strategy or condition.
 func (f File) unusualLeases() string {
 	var b strings.Builder
 	for _, row := range f.Rows {
 		if row.TTL != "" && row.TTL != f.Manifest.of(row.Workload).TTL {
 			why := ""
 			if len(row.Discarded) > 0 {
-				why = ", because a process stalled"
+				why = ", because a process stalled or a fault was not injected"
 			}
 			fmt.Fprintf(&b, "%s: run %d of %s under %s had a ttl of %s%s.\n",
 				f.Name, row.Repeat, row.Strategy, row.Condition, row.TTL, why)

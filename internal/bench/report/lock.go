@@ -192,12 +192,14 @@ func (r Report) lockMedians(s present.Style) string {
 		return ""
 	}
 	first := make(map[catalog.Condition]figures.Estimate)
+	var runs []int
 	for _, g := range groups {
+		runs = append(runs, g.Throughput.Runs)
 		if _, known := first[g.Condition]; !known {
 			first[g.Condition] = g.Throughput
 		}
 	}
-	runs := groups[0].Throughput.Runs
+	n, confidence := fewestAndMost(runs, s)
 	t := present.Table[lockGroup]{Rows: groups}
 	t.Under = func(g lockGroup) string { return s.Condition(g.Condition) }
 	t.Add("", func(g lockGroup) string { return g.Strategy })
@@ -205,8 +207,8 @@ func (r Report) lockMedians(s present.Style) string {
 	t.Add("", func(g lockGroup) string { return s.Sayf("%.0f to %.0f", g.Throughput.Low, g.Throughput.High) })
 	t.Number("cmds/deduct", func(g lockGroup) string { return tenths(g.Commands.Median) })
 	t.Add("", func(g lockGroup) string { return g.against(first[g.Condition], s) })
-	return "\n" + s.Sayf("medians of %d runs: deducts/s, with an interval of %.0f %%, and commands per deduct",
-		runs, 100*figures.Confidence(runs)) + "\n" + t.Text(s)
+	return "\n" + s.Sayf("medians of %s runs: deducts/s, with an interval of %.0f %%, and commands per deduct",
+		n, confidence) + "\n" + t.Text(s)
 }
 
 // against compares the group's throughput with that of the first group, or returns "".

@@ -8,6 +8,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/present"
 )
 
 // locks returns a report of the lock workload with a row for every outcome.
@@ -48,6 +49,21 @@ func TestLockJSON(t *testing.T) {
 		if found := strings.Count(got.String(), want); found != n {
 			t.Errorf("%d times %s, want %d, in\n%s", found, want, n, &got)
 		}
+	}
+}
+
+// The last run was interrupted. The confidence of an interval of four runs is 87.5 %.
+func TestMediansOfLocks(t *testing.T) {
+	r := locks()
+	for range 4 {
+		r.Rows = append(r.Rows, locks().Rows...)
+	}
+	r.Manifest.Repeat, r.Rows = 5, r.Rows[:len(r.Rows)-2]
+	var table strings.Builder
+	must(t, r.WriteTable(&table, present.Style{}))
+	const want = "medians of 4 or 5 runs: deducts/s, with an interval of 87 %, and commands per deduct\n"
+	if !strings.Contains(table.String(), want) {
+		t.Errorf("%q is not in\n%s", want, table.String())
 	}
 }
 

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -150,16 +149,24 @@ func (m Manifest) units(s present.Style) string {
 
 // medians explains the figures of repeated rows.
 func (r Report) medians(s present.Style) string {
-	groups := r.groups()
-	fewer := func(a, b Group) int { return cmp.Compare(a.Runs, b.Runs) }
-	fewest, most := slices.MinFunc(groups, fewer).Runs, slices.MaxFunc(groups, fewer).Runs
-	n := fmt.Sprint(most)
-	if fewest < most {
-		n = s.Sayf("%d or %d", fewest, most)
+	var runs []int
+	for _, g := range r.groups() {
+		runs = append(runs, g.Runs)
 	}
+	n, confidence := fewestAndMost(runs, s)
 	return s.Sayf("each figure is the median of %s runs; where they differ, the line below has its %.0f%% "+
-		"confidence interval",
-		n, math.Floor(100*figures.Confidence(fewest)))
+		"confidence interval", n, confidence)
+}
+
+// fewestAndMost describes the numbers of runs of several rows. It returns the confidence of the
+// intervals of the fewest runs, in percent.
+func fewestAndMost(runs []int, s present.Style) (text string, confidence float64) {
+	fewest, most := slices.Min(runs), slices.Max(runs)
+	text = fmt.Sprint(most)
+	if fewest < most {
+		text = s.Sayf("%d or %d", fewest, most)
+	}
+	return text, math.Floor(100 * figures.Confidence(fewest))
 }
 
 // heading names a condition, and describes how its rows were run if that differs from the header:

@@ -53,10 +53,10 @@ func (r Report) undecided(s present.Style) string {
 		}
 	}
 	text := ""
-	if names := distinct(open); names != "" {
+	if names := distinct(open, s); names != "" {
 		text = s.Sayf("No expectation for %s: which waiters these locks serve is left to chance.", names) + "\n"
 	}
-	if names := distinct(incomparable); names != "" {
+	if names := distinct(incomparable, s); names != "" {
 		text += s.Sayf("Not comparable here: %s. These locks were written for a real Redis, and their waiters fare "+
 			"worse on an\nembedded one: use -redis local.", names) + "\n"
 	}
@@ -64,9 +64,9 @@ func (r Report) undecided(s present.Style) string {
 }
 
 // distinct sorts the names, removes duplicates, and joins the rest with commas.
-func distinct(names []string) string {
+func distinct(names []string, s present.Style) string {
 	slices.Sort(names)
-	return strings.Join(slices.Compact(names), ", ")
+	return strings.Join(slices.Compact(names), s.Say(", "))
 }
 
 // leases names the strategies whose servers granted a different lease from the one requested.

@@ -107,7 +107,7 @@ func chaotic() report.Report {
 var names = regexp.MustCompile(`^(none|local|watch|v\d_\w+|sql_units|h\d_\w+|redsync|rueidislock|redlock|` +
 	`ttl|Jain|E\d|etcd|zookeeper|calm|slow|late|crash|pause|partition|failover|chaos|` +
 	`redis|Redis|MariaDB|SQLite|go1|linux|amd64|http|line|2ms|p\d+|zipf|in|flight|` +
-	`json|html|JSON|oom|shop|kill|db|black|hole|embedded|nodes)$`)
+	`json|html|JSON|CLIENT|TRACKING|oom|shop|kill|db|black|hole|embedded|nodes)$`)
 
 // seen removes from a page what a reader does not see, except the labels of elements.
 func seen(page string) string {

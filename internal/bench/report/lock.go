@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -272,7 +271,7 @@ func lockNotes(rows []Row, s present.Style) string {
 // notes describes what happened in a row. Errors are in English in every language.
 func (l *Lock) notes(s present.Style) []string {
 	if l.Skipped != "" {
-		return []string{l.Skipped}
+		return []string{s.Say(l.Skipped)}
 	}
 	var notes []string
 	if d := l.Disturbed; d != nil {
@@ -303,9 +302,9 @@ func (d Disturbed) note(s present.Style) string {
 		did = append(did, s.Sayf("process %d was stopped from %.0f to %.0f ms", d.Stopped, d.StoppedAt, d.Resumed))
 	}
 	if d.Missed != "" {
-		did = append(did, d.Missed)
+		did = append(did, s.Say(d.Missed))
 	}
-	return cmp.Or(strings.Join(did, s.Say(", ")), s.Say("no fault was injected"))
+	return strings.Join(did, s.Say(", "))
 }
 
 // broke returns what went wrong with a lock and by how much, or "".

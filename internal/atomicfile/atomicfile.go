@@ -26,7 +26,7 @@ type File struct {
 }
 
 // Create checks that a file can be written at path. It does not change an existing file. If path is a symbolic
-// link, Commit replaces the file that it points to. The errors name the path.
+// link to a file that exists, Commit replaces that file. The errors name the path.
 func Create(path string) (*File, error) {
 	if to, err := filepath.EvalSymlinks(path); err == nil {
 		path = to

@@ -289,7 +289,7 @@ func (r *run) judgeCache(row *report.Row, o outcome) {
 		row.DBLoads += n
 	}
 	row.Throughput = float64(row.Served) / o.wall.Seconds()
-	row.Verdict = figures.CacheRun{Loads: row.DBLoads, Served: row.Served, GaveUp: row.Failed}.Verdict()
+	row.Verdict = figures.ColdKey(row.DBLoads, row.Served, row.Failed)
 }
 
 // expectation returns the row as a case of the catalog.

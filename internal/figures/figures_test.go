@@ -67,19 +67,18 @@ func TestVerdictNamesTheWorst(t *testing.T) {
 	}
 }
 
-func TestCacheVerdict(t *testing.T) {
-	tests := []struct {
-		want Verdict
-		run  CacheRun
+func TestColdKey(t *testing.T) {
+	for _, tt := range []struct {
+		want                  Verdict
+		loads, served, gaveUp int64
 	}{
-		{OK, CacheRun{Loads: 1, Served: 10}},
-		{Reloaded, CacheRun{Loads: 2, Served: 10}},
-		{Stuck, CacheRun{Loads: 1, GaveUp: 10}},
-		{Undersold, CacheRun{Loads: 1, Served: 9, GaveUp: 1}},
-	}
-	for _, tt := range tests {
-		if got := tt.run.Verdict(); got != tt.want {
-			t.Errorf("%+v: verdict %q, want %q", tt.run, got, tt.want)
+		{OK, 1, 10, 0},
+		{Reloaded, 2, 10, 0},
+		{Stuck, 1, 0, 10},
+		{Undersold, 1, 9, 1},
+	} {
+		if got := ColdKey(tt.loads, tt.served, tt.gaveUp); got != tt.want {
+			t.Errorf("%+v: verdict %q", tt, got)
 		}
 	}
 }

@@ -59,22 +59,16 @@ func (r Run) Verdict() Verdict {
 	return OK
 }
 
-// CacheRun is the input of a verdict on a cold key.
-type CacheRun struct {
-	Loads  int64 // reads of the database
-	Served int64 // readers that got the value
-	GaveUp int64 // readers that gave up waiting, or were refused for another reason
-}
-
-// Verdict returns the verdict on a cold key. It is Stuck if no reader was served. If some readers
-// gave up, it is Undersold: they were refused although the value was available.
-func (r CacheRun) Verdict() Verdict {
+// ColdKey returns the verdict on a cold key that was read from the database that many times. It is
+// Stuck if no reader was served. If some readers gave up or were refused, it is Undersold: the value
+// was available.
+func ColdKey(loads, served, gaveUp int64) Verdict {
 	switch {
-	case r.Served == 0:
+	case served == 0:
 		return Stuck
-	case r.GaveUp > 0:
+	case gaveUp > 0:
 		return Undersold
-	case r.Loads > 1:
+	case loads > 1:
 		return Reloaded
 	}
 	return OK

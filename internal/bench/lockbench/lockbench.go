@@ -54,8 +54,8 @@ func WithDefaults(c bench.Config) bench.Config {
 	return c
 }
 
-// Check returns an error that wraps bench.ErrConfig, or catalog.ErrName for a contender that is
-// not in the list, if a config with its defaults cannot be run.
+// Check returns an error that wraps bench.ErrConfig, or catalog.ErrName for an unknown contender or
+// condition, if a config with its defaults cannot be run.
 func Check(list Catalog, c bench.Config) error {
 	if err := cmp.Or(
 		bench.Within(present.Plural(c.Instances, "process"), c.Instances, 1, maxProcesses),
@@ -74,8 +74,8 @@ func Check(list Catalog, c bench.Config) error {
 		f, known := faults()[condition]
 		switch {
 		case !known:
-			return fmt.Errorf("-conditions: unknown name of a condition: %q"+
-				" (allowed with -workload lock: calm, crash, pause, crash+pause)", condition)
+			return fmt.Errorf("-conditions: %w of a condition: %q"+
+				" (allowed with -workload lock: calm, crash, pause, crash+pause)", catalog.ErrName, condition)
 		case f.any() && !fleet.LiveWords:
 			return bench.Invalid("%w", fleet.ErrUnsupported)
 		case f.any() && c.Instances < 2:

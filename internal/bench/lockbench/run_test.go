@@ -217,11 +217,12 @@ func TestCheck(t *testing.T) {
 		"a short ttl":          {func(c *bench.Config) { c.TTL = time.Millisecond }, bench.ErrConfig},
 		"a long wait":          {func(c *bench.Config) { c.Wait = 2 * time.Hour }, bench.ErrConfig},
 		"unknown name":         {func(c *bench.Config) { c.Strategies = []string{"v9"} }, catalog.ErrName},
+		"unknown condition": {func(c *bench.Config) { c.Conditions = []catalog.Condition{catalog.Slow} },
+			catalog.ErrName},
 		"killing the only one": {func(c *bench.Config) { c.Conditions = []catalog.Condition{catalog.Crash} },
 			bench.ErrConfig},
 		"one of two": {func(c *bench.Config) {
-			c.Instances, c.Conditions = 2,
-				[]catalog.Condition{"crash+pause"}
+			c.Instances, c.Conditions = 2, []catalog.Condition{"crash+pause"}
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

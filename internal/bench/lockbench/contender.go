@@ -18,10 +18,7 @@ type Contender struct {
 	Waits string // how a waiter gets the lock, in a few words
 	About string // its settings, and why
 
-	// Tracking says that the contender needs a server with CLIENT TRACKING.
-	Tracking bool
-
-	Needs catalog.Need // what it needs besides Redis
+	Needs catalog.Need // what it needs besides a plain Redis
 
 	// Make returns the guard that all contenders of a process share. It is called once in each
 	// process, with the key of the lock, which is a prefix of its other keys. The options have one
@@ -93,7 +90,7 @@ func (c Catalog) Names() []string {
 func usual() (names []string) {
 	for _, one := range Contenders() {
 		polled := strings.Contains(one.Name, "+line:") || strings.HasPrefix(one.Name, "v6_")
-		if one.Needs == "" && (polled || !strings.HasPrefix(one.Name, "v") || one.Waits == ownQueue) {
+		if !one.Needs.OfServers() && (polled || !strings.HasPrefix(one.Name, "v") || one.Waits == ownQueue) {
 			names = append(names, one.Name)
 		}
 	}

@@ -59,8 +59,8 @@ func libraries() Catalog {
 			Waits: "asks when the key changes",
 			About: "every default: client-side caching, a lease of 5 s, 20 ms per try; and KeyMajority 1, " +
 				"which its README asks for with a single server.",
-			Tracking: true,
-			Make:     madeOfRueidislock(rueidislock.LockerOption{}),
+			Needs: catalog.NeedsRueidis,
+			Make:  madeOfRueidislock(rueidislock.LockerOption{}),
 		},
 		{
 			Name:  "rueidislock:best",
@@ -68,8 +68,8 @@ func libraries() Catalog {
 			About: "TryNextAfter as long as the lease: when thousands start together many tries take longer " +
 				"than 20 ms, fail and are repeated, until nobody gets the lock. NoLoopTracking, which its " +
 				"README recommends from Redis 7.0.5 on: three fewer commands per deduct.",
-			Tracking: true,
-			Make:     madeOfRueidislock(rueidislock.LockerOption{TryNextAfter: 5 * time.Second, NoLoopTracking: true}),
+			Needs: catalog.NeedsRueidis,
+			Make:  madeOfRueidislock(rueidislock.LockerOption{TryNextAfter: 5 * time.Second, NoLoopTracking: true}),
 		},
 	}
 }

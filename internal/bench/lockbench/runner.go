@@ -108,7 +108,7 @@ func (r *runner) run(ctx context.Context, of bench.Case) (bench.Result, error) {
 
 // skip returns the reason why the contender cannot be run on this server, or "" if it can.
 func (r *runner) skip(ctx context.Context, c Contender) (string, error) {
-	if !c.Tracking {
+	if c.Needs != catalog.NeedsRueidis {
 		return "", nil
 	}
 	err := r.rdb.Do(ctx, "client", "getredir").Err() // this command is as old as CLIENT TRACKING

@@ -225,20 +225,15 @@ func (r *Reader) fill(ctx context.Context, req Request, before failure, load Loa
 		defer after()
 	}
 	value, found, err := load(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		noted := r.failed(ctx, req.Key, err)
 		err = fmt.Errorf("%w: %w", errLoad, err)
 		if !req.NoSecondLook {
 			r.waiters.End(watched(req.Key, before), err)
 		}
 		return Result{Loaded: true}, errors.Join(err, noted)
-	case found:
-		err = r.store(ctx, req.Key, ticket, value)
-	default:
-		err = r.mark(ctx, req.Key, ticket)
 	}
-	if err != nil {
+	if err := r.store(ctx, req.Key, ticket, value, found); err != nil {
 		return Result{Loaded: true}, err
 	}
 	return Result{Value: value, Found: found, Loaded: true}, nil

@@ -20,13 +20,7 @@ import (
 //go:embed store.lua
 var storeSource string
 
-//go:embed mark.lua
-var markSource string
-
-var (
-	storeScript = redis.NewScript(storeSource)
-	markScript  = redis.NewScript(markSource)
-)
+var storeScript = redis.NewScript(storeSource)
 
 // countTTL is how long the count of loads is kept after the last load, and how long a ticket is
 // valid after it was drawn. The result of a load that takes longer is not stored.
@@ -50,26 +44,17 @@ func (r *Reader) begin(ctx context.Context, key string) (ticket string, err erro
 	return drawn.Val(), nil
 }
 
-// store stores a value unless it was forgotten since the ticket was drawn. If it was forgotten, the
-// loaded value is still a valid answer for this reader, but not for later readers.
-func (r *Reader) store(ctx context.Context, key, ticket string, value []byte) error {
+// store stores a value, or the marker of a missing one, unless it was forgotten since the ticket was
+// drawn. If it was forgotten, what was loaded is still a valid answer for this reader, but not for
+// later readers.
+func (r *Reader) store(ctx context.Context, key, ticket string, value []byte, found bool) error {
 	k := keys{key}
-	err := storeScript.Run(ctx, r.cfg.Redis, []string{k.value(), k.ticket()}, ticket, value,
-		valueTTL.Milliseconds()).Err()
-	if err != nil {
-		return fmt.Errorf("storing the value: %w", err)
+	all, ttl := []string{k.value(), k.ticket()}, valueTTL
+	if !found { // the ticket and the count of loads are kept only for values that exist, which are few
+		all, value, ttl = append(all, k.ticket(), k.loads()), []byte(empty), emptyTTL
 	}
-	return nil
-}
-
-// mark stores the marker for a missing value, under the same condition as store. It removes the
-// ticket and the count of loads: they are kept only for values that exist, which are few.
-func (r *Reader) mark(ctx context.Context, key, ticket string) error {
-	k := keys{key}
-	err := markScript.Run(ctx, r.cfg.Redis, []string{k.value(), k.ticket(), k.loads()}, ticket, empty,
-		emptyTTL.Milliseconds()).Err()
-	if err != nil {
-		return fmt.Errorf("marking the value as missing: %w", err)
+	if err := storeScript.Run(ctx, r.cfg.Redis, all, ticket, value, ttl.Milliseconds()).Err(); err != nil {
+		return fmt.Errorf("storing the value: %w", err)
 	}
 	return nil
 }

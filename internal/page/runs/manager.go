@@ -223,7 +223,7 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
 // Occupy keeps runs from starting until leave is called. It is for work that uses the processor for
 // a long time, and would distort what a run measures. The error wraps ErrBusy while a run is under
-// way, or is ErrClosed. Several such tasks may run at once, and leave may be called more than once.
+// way, or is ErrClosed. Several such tasks may run at once.
 func (m *Manager) Occupy(what message.Message) (leave func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -231,12 +231,12 @@ func (m *Manager) Occupy(what message.Message) (leave func(), err error) {
 		return nil, err
 	}
 	m.others = append(m.others, what)
-	return sync.OnceFunc(func() {
+	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		i := slices.IndexFunc(m.others, func(other message.Message) bool { return other.String() == what.String() })
 		m.others = slices.Delete(m.others, i, i+1)
-	}), nil
+	}, nil
 }
 
 // underWay returns ErrClosed, or an error that wraps ErrBusy while a run is under way. The caller must hold mu.

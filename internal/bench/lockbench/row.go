@@ -22,24 +22,20 @@ type member struct {
 
 // ended is a finished row.
 type ended struct {
-	contender Contender
-	fleet     *fleet.Fleet
-	members   []*member
-	hits      []hit
-	missed    error
-	start     time.Time // the common start
-	end       time.Time // when the last outcome was known, or the wait for it ended
-	commands  int64     // number of commands that Redis ran from the start to the end
-	initial   int       // initial value of the counter
-	counter   int       // value of the counter at the end
+	fleet    *fleet.Fleet
+	members  []*member
+	hits     []hit
+	missed   error
+	start    time.Time // the common start
+	end      time.Time // when the last outcome was known, or the wait for it ended
+	commands int64     // number of commands that Redis ran from the start to the end
+	initial  int       // initial value of the counter
+	counter  int       // value of the counter at the end
 }
 
 // row computes the figures.
 func (e ended) row() report.Lock {
-	r := report.Lock{
-		Contender: e.contender.Name, Waits: e.contender.Waits, About: e.contender.About,
-		Processes: len(e.members),
-	}
+	r := report.Lock{Processes: len(e.members)}
 	var all tally
 	for _, m := range e.members {
 		r.Contenders += m.contenders

@@ -90,13 +90,14 @@ func (r *runner) run(ctx context.Context, of bench.Case) (bench.Result, error) {
 	if err != nil {
 		return bench.Result{}, err
 	}
-	lock := report.Lock{Contender: one.Name, Waits: one.Waits, About: one.About}
+	var lock report.Lock
 	if lock.Skipped, err = r.skip(ctx, one); err == nil && lock.Skipped == "" {
-		lock, err = r.row(ctx, one, faults()[of.Condition])
+		lock, err = r.row(ctx, one.Name, faults()[of.Condition])
 	}
 	if err != nil {
 		return bench.Result{}, err
 	}
+	lock.Contender, lock.Waits, lock.About = one.Name, one.Waits, one.About
 	row := report.Row{Lock: &lock, Verdict: lock.Verdict()}
 	row.Key = report.Key{Strategy: of.Strategy, Condition: of.Condition, Workload: report.WorkloadLock}
 	if !one.comparable(r.embedded) && lock.Skipped == "" {
@@ -119,14 +120,14 @@ func (r *runner) skip(ctx context.Context, c Contender) (string, error) {
 	return "", err
 }
 
-func (r *runner) row(ctx context.Context, one Contender, f fault) (_ report.Lock, err error) {
+func (r *runner) row(ctx context.Context, contender string, f fault) (_ report.Lock, err error) {
 	r.rows++
 	key := fmt.Sprintf("%s:%d", r.prefix(), r.rows)
-	e := ended{contender: one, initial: r.cfg.Requests}
+	e := ended{initial: r.cfg.Requests}
 	if err := r.rdb.Set(ctx, key+":counter", e.initial, 0).Err(); err != nil {
 		return report.Lock{}, err
 	}
-	e.fleet = fleet.New(func(n int) (fleet.Program, error) { return r.program(one.Name, key, n), nil })
+	e.fleet = fleet.New(func(n int) (fleet.Program, error) { return r.program(contender, key, n), nil })
 	defer e.fleet.Stop(stopTimeout)
 	if err := e.fleet.Fill(ctx, r.cfg.Instances); err != nil {
 		return report.Lock{}, err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/bench/report/pagetest"
 	"oversell/internal/guard"
 	"oversell/internal/lab"
 )
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
-	os.Exit(backendtest.Main(m))
+	os.Exit(backendtest.Main(m, pagetest.Close))
 }
 
 // runs runs the program, checks the exit code, and returns the output.

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(backendtest.Main(m, done))
+	os.Exit(backendtest.Main(m, pagetest.Close, done))
 }
 
 // must ends the test if err is not nil.
@@ -58,17 +58,15 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// prepare makes the tests share one run of the lab, and one browser, until done is called.
+// prepare makes the tests share one run of the lab, until done is called.
 func prepare() (done func() error, err error) {
 	dir, err := os.MkdirTemp("", "shop-test-")
 	if err != nil {
 		return nil, err
 	}
-	closeBrowser := pagetest.Keep()
 	// A shop starts child processes from its own binary.
 	err = errors.Join(os.Setenv(asProgram, "1"), os.Setenv(keptMatrix, filepath.Join(dir, "matrix")))
 	return func() error {
-		closeBrowser()
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 		return os.RemoveAll(dir)
 	}, err

@@ -20,14 +20,7 @@ import (
 	"oversell/internal/present"
 )
 
-// TestMain lets the tests share one browser.
-func TestMain(m *testing.M) {
-	done := pagetest.Keep()
-	os.Exit(backendtest.Main(m, func() error {
-		done()
-		return nil
-	}))
-}
+func TestMain(m *testing.M) { os.Exit(backendtest.Main(m, pagetest.Close)) }
 
 // There are more strategies than colours.
 var strategies = []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant",

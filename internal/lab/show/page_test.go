@@ -12,10 +12,13 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench/report/pagetest"
 	"oversell/internal/lab"
 	"oversell/internal/lab/show"
 )
+
+func TestMain(m *testing.M) { os.Exit(backendtest.Main(m, pagetest.Close)) }
 
 // parts maps each part of a lane to the selector of its elements.
 var parts = map[string]string{

@@ -45,16 +45,16 @@ type Tab struct {
 	requests   []string
 }
 
-// New opens a tab that shares no state with other tabs, in a browser that concurrent tests share.
-// If there is no browser, the test is skipped, or fails if CI=true.
+// New opens a tab that shares no state with other tabs, in a browser that all tests of a package
+// share. If there is no browser, the test is skipped, or fails if CI=true. TestMain must call Close.
 func New(t *testing.T) *Tab {
 	t.Helper()
-	running, err := shared.acquire(browser(t))
-	if err != nil {
-		t.Fatal(err)
+	path := browser(t)
+	shared.once.Do(func() { shared.err = start(path) })
+	if shared.err != nil {
+		t.Fatal(shared.err)
 	}
-	t.Cleanup(shared.release)
-	ctx, cancel := context.WithTimeout(running, timeout)
+	ctx, cancel := context.WithTimeout(shared.ctx, timeout)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)

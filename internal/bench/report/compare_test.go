@@ -154,17 +154,6 @@ func TestPortsOfPrivateServersAreNotCompared(t *testing.T) {
 	}
 }
 
-// Two reports of the same measurement show no difference, for any number of runs.
-func TestNoiseIsNoDifference(t *testing.T) {
-	for _, runs := range []int{1, 3, 20} {
-		got := changes(t, measured(runs, 1), measured(runs, 1))
-		if strings.Contains(got, "%") || strings.Count(got, "no difference\n") != 4*6 ||
-			!strings.Contains(got, "The verdicts are the same.") {
-			t.Errorf("%d runs:\n%s", runs, got)
-		}
-	}
-}
-
 // A change from a median of zero is shown without a ratio.
 func TestNothingHasNoRatio(t *testing.T) {
 	old, changed := measured(6, 1), measured(6, 1)

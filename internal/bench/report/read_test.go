@@ -21,7 +21,7 @@ func written(t testing.TB, r report.Report) string {
 
 func TestReportIsReadAsItWasWritten(t *testing.T) {
 	for name, want := range map[string]report.Report{"once": sale(), "repeated": repeated(), "cache": reading(),
-		"open": opened(), "both": both()} {
+		"open": opened(), "both": both(), "after a failover": afterFailover()} {
 		want.Manifest.Format = 1
 		got, err := report.Read(strings.NewReader(written(t, want)))
 		if err != nil {

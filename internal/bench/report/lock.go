@@ -159,9 +159,7 @@ func (r Report) lockTables(s present.Style) string {
 		s.Say("waits in ms, from the common start"))
 	for _, c := range r.conditions() {
 		for run := 1; run <= m.Repeat; run++ {
-			rows := slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool {
-				return row.Condition != c || row.Repeat != run
-			})
+			rows := slices.DeleteFunc(r.under(c), func(row Row) bool { return row.Repeat != run })
 			if len(rows) > 0 {
 				fmt.Fprintf(&b, "\n%s\n%s", s.Sayf("%s, run %d of %d", s.Condition(c), run, m.Repeat),
 					r.lockTable(rows, s))
@@ -172,16 +170,6 @@ func (r Report) lockTables(s present.Style) string {
 		b.WriteString(r.lockMedians(s))
 	}
 	return b.String() + "\n"
-}
-
-// conditions returns the conditions of the rows, in the order in which they were run.
-func (r Report) conditions() (all []catalog.Condition) {
-	for _, row := range r.Rows {
-		if !slices.Contains(all, row.Condition) {
-			all = append(all, row.Condition)
-		}
-	}
-	return all
 }
 
 // lockMedians compares all contenders with the first one under the same condition.

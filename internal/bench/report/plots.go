@@ -3,6 +3,7 @@ package report
 import (
 	"slices"
 
+	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/present"
 )
@@ -26,8 +27,6 @@ type plot struct {
 	Latency chart  `json:"latency"` // over percentiles
 	Served  chart  `json:"served"`  // per second, over seconds
 	Wait    chart  `json:"wait"`    // over percentiles
-
-	bin float64 // of Served, in ms
 }
 
 // bar holds a strategy's units oversold and undersold, or the loads of a cold key and the readers
@@ -58,29 +57,37 @@ type curve struct {
 
 func (r Report) plots(s present.Style) plots {
 	p := plots{Reads: r.Manifest.kind() == reads, Conditions: []plot{}}
+	for _, row := range r.Rows {
+		if !slices.Contains(p.Strategies, row.Strategy) {
+			p.Strategies = append(p.Strategies, row.Strategy)
+		}
+	}
+	for _, c := range r.conditions() {
+		p.Conditions = append(p.Conditions, Report{Manifest: r.Manifest, Rows: r.under(c)}.plot(c, s))
+	}
+	return p
+}
+
+// plot returns the plots of a report whose rows have the same condition.
+func (r Report) plot(c catalog.Condition, s present.Style) plot {
 	over, under := "oversold", "undersold"
-	if p.Reads {
+	if r.Manifest.kind() == reads {
 		over, under = "db_loads", "failed"
 	}
+	open := slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Open != nil })
+	p := plot{Name: string(c), Title: s.Condition(c), Open: open,
+		Latency: newChart(), Served: newChart(), Wait: newChart()}
+	bin, bins := commonBins(r.Rows)
+	for n := range bins {
+		p.Served.X = append(p.Served.X, (float64(n)+0.5)*bin/1e3)
+	}
 	for _, g := range r.groups() {
-		if !slices.Contains(p.Strategies, g.Strategy) {
-			p.Strategies = append(p.Strategies, g.Strategy)
-		}
-		name := string(g.Condition)
-		at := slices.IndexFunc(p.Conditions, func(c plot) bool { return c.Name == name })
-		if at < 0 {
-			at = len(p.Conditions)
-			p.Conditions = append(p.Conditions, r.plot(name, s.Condition(g.Condition)))
-		}
-		c := &p.Conditions[at]
-		c.Bars = append(c.Bars, bar{g.Strategy, g.Figures[over], g.Figures[under]})
-		c.Latency.percentiles(g.Strategy, g.Rows, func(p *Percentiles) []float64 { return p.Latency })
-		c.Wait.percentiles(g.Strategy, g.Rows, func(p *Percentiles) []float64 { return p.Wait })
-		c.Served.timeline(g.Strategy, g.Rows, c.bin)
+		p.Bars = append(p.Bars, bar{g.Strategy, g.Figures[over], g.Figures[under]})
+		p.Latency.percentiles(g.Strategy, g.Rows, func(p *Percentiles) []float64 { return p.Latency })
+		p.Wait.percentiles(g.Strategy, g.Rows, func(p *Percentiles) []float64 { return p.Wait })
+		p.Served.timeline(g.Strategy, g.Rows, bin)
 	}
-	for i := range p.Conditions {
-		p.Conditions[i].dropZeros()
-	}
+	p.dropZeros()
 	return p
 }
 
@@ -99,18 +106,6 @@ func (p *plot) dropZeros() {
 // rises reports whether a curve has a value above the smallest one that is drawn.
 func (c curve) rises() bool {
 	return slices.ContainsFunc(c.High, func(v *float64) bool { return v != nil && *v > shortest })
-}
-
-// plot returns the plots of a condition, without curves.
-func (r Report) plot(name, title string) plot {
-	bin, bins := commonBins(r.Rows, name)
-	open := slices.ContainsFunc(r.Rows, func(row Row) bool { return string(row.Condition) == name && row.Open != nil })
-	p := plot{Name: name, Title: title, Open: open,
-		Latency: newChart(), Served: newChart(), Wait: newChart(), bin: bin}
-	for n := range bins {
-		p.Served.X = append(p.Served.X, (float64(n)+0.5)*bin/1e3)
-	}
-	return p
 }
 
 // percentiles adds a curve over percentiles.
@@ -164,12 +159,11 @@ func (c *chart) timeline(strategy string, runs []Row, bin float64) {
 // fewBins is the maximum number of bins that are drawn: more would show noise.
 const fewBins = 60
 
-// commonBins returns the length in ms and the number of the bins that all timelines of a condition
-// share.
-func commonBins(rows []Row, condition string) (bin float64, bins int) {
+// commonBins returns the length in ms and the number of the bins that all timelines share.
+func commonBins(rows []Row) (bin float64, bins int) {
 	end := 0.0
 	for _, row := range rows {
-		if string(row.Condition) == condition && row.Timeline != nil {
+		if row.Timeline != nil {
 			bin = max(bin, row.Timeline.Bin)
 			end = max(end, row.Timeline.Bin*float64(len(row.Timeline.Served)))
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"time"
 
 	"oversell/internal/catalog"
@@ -274,6 +275,21 @@ func (r Report) Parts() []Report {
 		parts = append(parts, part)
 	}
 	return parts
+}
+
+// conditions returns the conditions of the rows, in the order in which they were run.
+func (r Report) conditions() (all []catalog.Condition) {
+	for _, row := range r.Rows {
+		if !slices.Contains(all, row.Condition) {
+			all = append(all, row.Condition)
+		}
+	}
+	return all
+}
+
+// under returns the rows under a condition.
+func (r Report) under(c catalog.Condition) []Row {
+	return slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool { return row.Condition != c })
 }
 
 // Differ records how the row differs from the expectation. It does not if the message is empty.

@@ -172,7 +172,7 @@ func fewestAndMost(runs []int, s present.Style) (text string, confidence float64
 // heading names a condition, and describes how its rows were run if that differs from the header:
 // under a failover buyers arrive at a rate, and leases are long.
 func (r Report) heading(c catalog.Condition, s present.Style) string {
-	rows := slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool { return row.Condition != c })
+	rows := r.under(c)
 	if c != catalog.Failover || len(rows) == 0 || rows[0].Rate == 0 {
 		return s.Condition(c)
 	}

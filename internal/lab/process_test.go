@@ -69,15 +69,14 @@ func TestTraceShowsTheLock(t *testing.T) {
 }
 
 // leavesNothing checks that a cell leaves no keys in Redis.
-func leavesNothing(t *testing.T, scenarios []Scenario) {
+func leavesNothing(t *testing.T, subjects []Subject, scenarios []Scenario) {
 	err := InVirtualTime(func() {
 		s := inMemory()
 		defer s.close()
 		rdb := redis.NewClient(s.options(s.dial))
 		defer rdb.Close()
-		r := &run{cfg: Config{Subjects: []Subject{subject(t, "v7_queue"), subject(t, "rueidislock")},
-			Scenarios: scenarios}}
-		for i := range 2 * len(r.cfg.Scenarios) {
+		r := &run{cfg: Config{Subjects: subjects, Scenarios: scenarios}}
+		for i := range len(subjects) * len(scenarios) {
 			c, _ := r.cell(context.Background(), s, i, 3*time.Second, time.Hour)
 			if keys := rdb.Keys(context.Background(), "*").Val(); len(keys) > 0 {
 				t.Errorf("%s on %s leaves %q", c.Anomaly, c.Strategy, keys)

@@ -59,6 +59,7 @@ func openBehind(w *lab.World, units int64) *behind {
 	b := &behind{onSale: put(w, item, nil)}
 	b.audit = b.seller(w.Side, b.db)
 	if n, ok := b.audit.(naiveSeller); ok {
+		b.atEnd(func(ctx context.Context) { _ = w.Side.Del(ctx, n.Keys()...).Err() })
 		open := n.Open
 		if isPool(w.Subject) {
 			open = n.OpenPool
@@ -73,7 +74,6 @@ func openBehind(w *lab.World, units int64) *behind {
 	w.NameKey(prefix+"sale", "sale")
 	w.NameKey(prefix+"stream", "stream")
 	w.NameKey(b.item.Generation, "generation-1")
-	w.Cleanup(b.forget)
 	return b
 }
 
@@ -313,13 +313,4 @@ func (b *behind) written(id string) bool {
 	}
 	lab.Need(err == nil && order.State == stock.StateWritten, "the state of an order is %q: %v", order.State, err)
 	return true
-}
-
-func (b *behind) forget() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if n, ok := b.audit.(naiveSeller); ok {
-		_ = b.w.Side.Del(ctx, n.Keys()...).Err()
-	}
-	_ = b.till.Delete(ctx, b.item.SKU)
 }

@@ -41,6 +41,7 @@ func put(w *lab.World, item stock.Item, history func(ctx context.Context, key st
 	err := migrate(w.Context(), o.db)
 	lab.Need(err == nil, "the tables could not be created: %v", err)
 	o.till = o.serve(stock.Config{DB: o.db, Redis: w.Side, History: history})
+	o.atEnd(func(ctx context.Context) { _ = o.till.Delete(ctx, w.SKU) })
 	item.SKU = w.SKU
 	migrated.Lock() // in MySQL, concurrent puts of new items deadlock
 	o.item, err = o.till.Put(w.Context(), item)
@@ -49,6 +50,18 @@ func put(w *lab.World, item stock.Item, history func(ctx context.Context, key st
 	w.NameKey(w.SKU, "item")
 	w.NameKey(o.item.SaleID, "sale-1")
 	return o
+}
+
+// atEnd calls f when the cell is over, to remove its data from servers that outlive it. Errors are
+// not reported, because the outcome is known by then.
+func (o *onSale) atEnd(f func(ctx context.Context)) {
+	o.w.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		migrated.Lock()
+		defer migrated.Unlock()
+		f(ctx)
+	})
 }
 
 // serve starts a service. It does not log, because it returns the same errors to its callers.
@@ -66,14 +79,18 @@ type sale struct {
 
 	mu       sync.Mutex
 	payments []string // ids, in the order in which they were authorised
-	buyers   []string // the buyer of each requested hold
+	asked    int      // the number of requested holds
+	keys     []string // of h1_counter, in Redis
 }
 
 func open(w *lab.World, units int64) *sale {
 	s := &sale{onSale: put(w, stock.Item{Initial: units, Keeper: stock.InHolds}, nil), client: newProvider()}
-	w.Cleanup(s.forget)
-	w.NameKey("oversell:h1:"+w.SKU, "h1")
-	w.NameKey("oversell:h1:"+w.SKU+":"+s.item.SaleID, "h1")
+	s.atEnd(s.forget)
+	item := "oversell:h1:" + w.SKU
+	sale := item + ":" + s.item.SaleID
+	s.keys = []string{item + ":expiry", sale + ":left"}
+	w.NameKey(item, "h1")
+	w.NameKey(sale, "h1")
 	stage := s.stage(holds.Backends{Redis: w.Side, DB: pool(s.db)}, s.db)
 	s.audit = &shop{s: s, Stage: stage, till: s.holds(s.db, stage, s.client, never)}
 	return s
@@ -138,11 +155,13 @@ func init() {
 func (s *sale) newID(who string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.buyers = append(s.buyers, who)
+	s.asked++
 	stage, _, _ := strings.Cut(s.w.Subject.Name, "_")
-	id := fmt.Sprintf("%s-%.13s-%s-%d", stage, s.w.SKU[len("lab-"):], who, len(s.buyers))
+	id := fmt.Sprintf("%s-%.13s-%s-%d", stage, s.w.SKU[len("lab-"):], who, s.asked)
+	key := "oversell:h1:hold:" + id
+	s.keys = append(s.keys, key, "oversell:h1:"+s.w.SKU+":"+s.item.SaleID+":has:"+who)
 	s.w.NameKey(id, "hold-"+who)
-	s.w.NameKey("oversell:h1:hold:"+id, "hold:"+who)
+	s.w.NameKey(key, "hold:"+who)
 	return id
 }
 
@@ -204,29 +223,16 @@ func (s *sale) sellRest() (rest int64) {
 	return 0
 }
 
-// forget removes the cell's data from servers that outlive it.
-func (s *sale) forget() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	prefix := "oversell:h1:" + s.item.SKU + ":"
-	keys := []string{prefix + "expiry", prefix + s.item.SaleID + ":left"}
-	for _, buyer := range s.buyers {
-		keys = append(keys, prefix+s.item.SaleID+":has:"+buyer)
-	}
-	_ = s.w.Side.Del(ctx, keys...).Err() // an error is harmless, because the keys expire
-	// Each table has an index that begins with the given column.
-	s.forgetRows(ctx, "sku", s.item.SKU, "items", "orders", "holds", "hold_payments")
-	s.forgetRows(ctx, "sale_id", s.item.SaleID, "hold_buyers", "hold_sales")
-}
-
-func (o *onSale) forgetRows(ctx context.Context, column, value string, tables ...string) {
-	if o.db.Name() == "sqlite" {
-		return // the file belongs to this cell
-	}
-	migrated.Lock()
-	defer migrated.Unlock()
-	for _, table := range tables {
-		_ = o.db.WithContext(ctx).Exec("DELETE FROM oversell_"+table+" WHERE "+column+" = ?", value).Error
+// forget removes the cell's holds. A buyer may still be active in a cell that took too long.
+func (s *sale) forget(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.w.Side.Del(ctx, s.keys...).Err()
+	for rows, value := range map[string]string{ // each table has an index that begins with the column
+		"holds WHERE sku": s.item.SKU, "hold_payments WHERE sku": s.item.SKU,
+		"hold_buyers WHERE sale_id": s.item.SaleID, "hold_sales WHERE sale_id": s.item.SaleID,
+	} {
+		_ = s.db.WithContext(ctx).Exec("DELETE FROM oversell_"+rows+" = ?", value).Error
 	}
 }
 

@@ -2,8 +2,10 @@ package anomalies
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/lab"
 )
 
@@ -25,5 +27,23 @@ func TestFlashSaleLeavesNothingBehind(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) > 0 {
 		t.Errorf("%v is left: %v", left, err)
+	}
+}
+
+// A cell leaves no rows in a database that outlives it, even if holds are open.
+func TestCellsLeaveNoRows(t *testing.T) {
+	file := "sqlite:" + filepath.Join(t.TempDir(), "lab.db")
+	run(t, lab.Config{Subjects: Holds().Subjects, Scenarios: []lab.Scenario{latePayment, clockDiffers},
+		Redis: lab.Embedded, Database: file})
+	db := backendtest.DialDatabase(t, file)
+	tables, err := db.Migrator().GetTables()
+	if err != nil || len(tables) < 5 {
+		t.Fatal(tables, err)
+	}
+	for _, table := range tables {
+		var rows int64
+		if err := db.Table(table).Count(&rows).Error; err != nil || rows > 0 {
+			t.Errorf("%s has %d rows, %v", table, rows, err)
+		}
 	}
 }

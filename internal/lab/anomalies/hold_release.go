@@ -3,6 +3,7 @@
 package anomalies
 
 import (
+	"errors"
 	"time"
 
 	"oversell/internal/holds"
@@ -81,6 +82,7 @@ var expiredWaits = lab.Try("expired-waits-for-sweep", needsHolds, func(w *lab.Wo
 	a, b := s.shop("A"), s.shop("B")
 	s.expire(a.take("A"))
 	h, err := b.ask("B", 0)
+	lab.Need(err == nil || errors.Is(err, holds.ErrSoldOut), "%s got no hold: %v", b.Name, err)
 	if err != nil {
 		return w.Broke("B", "%s is told that the item is sold out, but one unit is left", b.Name)
 	}

@@ -17,6 +17,7 @@ import (
 func TestChinese(t *testing.T) {
 	text.EnableColors()
 	r := report()
+	r.Manifest.Servers = []string{"etcd 3.6", "etcd in real time, with leases of 2s"}
 	style := show.Style{Style: present.Style{Language: texts.Listen(texts.In)}}
 	c := find(t, r, "check-then-delete", "v3_uuid")
 	golden(t, "matrix-zh", matrix(t, r, style))

@@ -36,7 +36,13 @@ func (s Style) ranOn(m lab.Manifest) string {
 	if m.Virtual {
 		leases = "leases of %s in virtual time"
 	}
-	parts := append([]string{s.Sayf("redis: %s", m.Redis), s.Sayf(leases, m.TTL)}, m.Servers...)
+	parts := []string{s.Sayf("redis: %s", m.Redis), s.Sayf(leases, m.TTL)}
+	for _, server := range m.Servers {
+		if name, ttl, ok := strings.Cut(server, " in real time, with leases of "); ok {
+			server = s.Sayf("%s in real time, with leases of %s", name, ttl)
+		}
+		parts = append(parts, server)
+	}
 	if m.Database != "" {
 		parts = append(parts, s.Sayf("database: %s", m.Database))
 	}

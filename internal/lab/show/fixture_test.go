@@ -108,7 +108,7 @@ func checkThenDelete() []lab.Event {
 		{At: 110, Actor: "B", Kind: lab.Command, Text: "SET lock 99ab… PX 100 NX", Reply: "OK", Lock: "B",
 			TTL: ms(100)},
 		{At: 110, Actor: "B", Kind: lab.Hold, Text: "holds the lock"},
-		{At: 130, Actor: "A", Kind: lab.Break, Text: "A has deleted the lock of B, which is at work", Lock: "free"},
+		{At: 130, Actor: "A", Kind: lab.Break, Text: "A, which is late, has deleted the lock of B", Lock: "free"},
 		{At: 130, Actor: "A", Kind: lab.Release, Text: "Unlock returns nil"},
 		{At: 130, Actor: "C", Kind: lab.Command, Text: "SET lock 0d2e… PX 100 NX", Reply: "OK", Lock: "C",
 			TTL: ms(100)},

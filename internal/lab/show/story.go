@@ -102,12 +102,15 @@ func tell(c lab.Cell, style Style) story {
 
 // format sets the derived fields of a row, and translates it.
 func (s story) format(r *row, c clock, style Style) {
-	if r.Kind == lab.Break && r.Actor != everyone && !strings.HasPrefix(r.Text, s.Actors[r.Actor]+" ") {
-		if r.Message.IsZero() {
-			r.Message = message.Text(r.Text)
+	if r.Kind == lab.Break && r.Actor != everyone {
+		name := s.Actors[r.Actor]
+		if !strings.HasPrefix(r.Text, name+" ") && !strings.HasPrefix(r.Text, name+",") {
+			if r.Message.IsZero() {
+				r.Message = message.Text(r.Text)
+			}
+			r.Message = message.Newf("%s: %s", name, r.Message)
+			r.Text = r.Message.String()
 		}
-		r.Message = message.Newf("%s: %s", s.Actors[r.Actor], r.Message) // names the actor that the break is about
-		r.Text = r.Message.String()
 	}
 	if r.Kind != lab.Command {
 		r.Text = style.Tell(r.Text, r.Message)

@@ -18,7 +18,6 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"golang.org/x/term"
 
-	"oversell/internal/atomicfile"
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
@@ -94,7 +93,7 @@ func (p program) exit(asExpected bool, err error) int {
 // report runs the chosen cells and shows the report. It returns false if a cell does not have the
 // recorded outcome, or if a table that -check checks is stale.
 func (p program) report(ctx context.Context, o options) (asExpected bool, err error) {
-	to, err := o.open()
+	to, err := p.open(o)
 	defer func() {
 		for _, f := range to {
 			err = errors.Join(err, f.Close()) // a file that was not filled is removed
@@ -111,16 +110,14 @@ func (p program) report(ctx context.Context, o options) (asExpected bool, err er
 	if err != nil {
 		return false, err
 	}
-	asExpected, err = p.compare(o, report)
-	return asExpected && fresh, err
+	return p.compare(o, report) && fresh, nil
 }
 
-// compare reports whether all cells have their recorded outcomes. If -record is set, it updates the
-// record instead, and reports whether all outcomes are known.
-func (p program) compare(o options, r lab.Report) (asExpected bool, err error) {
+// compare reports whether all cells have their recorded outcomes. If -record has updated the record,
+// it reports whether all outcomes are known.
+func (p program) compare(o options, r lab.Report) (asExpected bool) {
 	if o.record != "" {
-		decided := !slices.ContainsFunc(r.Everything(), func(c lab.Cell) bool { return c.Outcome == lab.Unknown })
-		return decided, o.keepRecord(lab.Recorded().With(p.tables, r.Everything()).WriteJSON)
+		return !slices.ContainsFunc(r.Everything(), func(c lab.Cell) bool { return c.Outcome == lab.Unknown })
 	}
 	var unknown []string // strategies
 	for _, c := range r.Everything() {
@@ -132,14 +129,7 @@ func (p program) compare(o options, r lab.Report) (asExpected bool, err error) {
 		fmt.Fprintf(p.stderr, "lab: nothing is on record for cells of %s: "+
 			"if their outcomes are right, add -record internal/lab/record.json\n", strings.Join(unknown, ", "))
 	}
-	return len(unknown) == 0 && r.AsExpected(), nil
-}
-
-func (o options) keepRecord(write func(io.Writer) error) error {
-	if err := atomicfile.Write(o.record, write); err != nil {
-		return fmt.Errorf("-record: %w", err)
-	}
-	return nil
+	return len(unknown) == 0 && r.AsExpected()
 }
 
 func (p program) complain(err error) int {

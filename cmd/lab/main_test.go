@@ -247,16 +247,19 @@ func TestNodesAreAskedFor(t *testing.T) {
 // If a file cannot be written, the program fails before the run, not after it.
 func TestFilesAreMadeBeforeTheRun(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "no", "such")
-	for _, flag := range []string{"-html", "-json"} {
+	for _, args := range []string{"-html", "-json", "-record", "-search none -record", "-search none -readme"} {
 		ran := false
 		none := lab.Subjects()[0]
 		none.Guard = func(*lab.Process) guard.Guard {
 			ran = true
 			return guard.None{}
 		}
-		_, errs := perform(t, withLock(none), exitFailed, "-run", "lost-update", "-strategy", "none", flag, nowhere)
-		if !strings.Contains(errs, flag) || ran {
-			t.Errorf("it says %q, and it ran: %v", errs, ran)
+		if !strings.Contains(args, "-search") {
+			args = "-run lost-update -strategy none " + args
+		}
+		out, errs := perform(t, withLock(none), exitFailed, append(strings.Fields(args), nowhere)...)
+		if !strings.Contains(errs, nowhere) || ran || out != "" {
+			t.Errorf("%s: it says %q and %q, and it ran: %v", args, errs, out, ran)
 		}
 	}
 }

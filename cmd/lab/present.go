@@ -24,8 +24,8 @@ func (p program) present(o options, to []file, r lab.Report) (fresh bool, err er
 	for _, f := range to {
 		err = errors.Join(err, f.Fill(func(w io.Writer) error { return f.write(w, r) }))
 	}
-	if err != nil || o.readme == "" {
-		return true, err
+	if err != nil {
+		return false, err
 	}
 	return p.rewrite(o, o.put(r))
 }
@@ -54,9 +54,12 @@ func (o options) put(r lab.Report) func(text []byte) ([]byte, error) {
 	return func(text []byte) ([]byte, error) { return lab.ReplaceTable(text, r, o.tables[0].Scenarios) }
 }
 
-// rewrite updates the tables in the file of -readme. If -check is set, it only reports whether they
-// are up to date.
+// rewrite updates the tables in the file of -readme, if it is set. If -check is set, it only reports
+// whether they are up to date.
 func (p program) rewrite(o options, put func(text []byte) ([]byte, error)) (fresh bool, err error) {
+	if o.readme == "" {
+		return true, nil
+	}
 	old, text, err := o.replace(put)
 	if err != nil {
 		return false, err
@@ -92,7 +95,7 @@ func writeRows(w io.Writer, sign string, text, other []byte) {
 	}
 }
 
-// replace returns the text of the file before and after put. It does not write the file.
+// replace returns the text of -readme, if it is set, before and after put. It does not write the file.
 func (o options) replace(put func(text []byte) ([]byte, error)) (old, text []byte, err error) {
 	if o.readme == "" {
 		return nil, nil, nil
@@ -114,15 +117,18 @@ type file struct {
 
 // open creates the files before the run, so that the user does not wait for a report that cannot be
 // written.
-func (o options) open() (all []file, err error) {
+func (p program) open(o options) (all []file, err error) {
 	for _, f := range []struct {
 		flag, name string
 		write      func(w io.Writer, r lab.Report) error
 	}{
 		{"-json", o.json, func(w io.Writer, r lab.Report) error { return r.WriteJSON(w) }},
 		{"-html", o.html, func(w io.Writer, r lab.Report) error { return show.HTML(w, r, o.style(nil)) }},
+		{"-record", o.record, func(w io.Writer, r lab.Report) error {
+			return lab.Recorded().With(p.tables, r.Everything()).WriteJSON(w)
+		}},
 	} {
-		if f.name == "" || f.name == "-" {
+		if f.name == "" || f.flag == "-json" && f.name == "-" {
 			continue
 		}
 		created, err := atomicfile.Create(f.name)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"runtime/debug"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"oversell/internal/atomicfile"
 	"oversell/internal/lab"
 	"oversell/internal/lab/search"
 	"oversell/internal/lab/show"
@@ -91,6 +93,16 @@ func goalsOf(names string) ([]lab.Goal, error) {
 func (p program) search(ctx context.Context, o options) (asExpected bool, err error) {
 	s := o.schedules
 	record := search.Recorded()
+	if _, _, err := o.replace(putSearch(record)); err != nil {
+		return false, err // fail before the search, not after it
+	}
+	var to *atomicfile.File
+	if o.record != "" {
+		if to, err = atomicfile.Create(o.record); err != nil {
+			return false, fmt.Errorf("-record: %w", err)
+		}
+		defer func() { err = errors.Join(err, to.Close()) }()
+	}
 	style := o.style(p.stdout)
 	budget := search.OneOfEach
 	fmt.Fprintf(p.stdout, style.Say("%d buyers, %s; budget of a schedule: time passes, "+
@@ -119,7 +131,13 @@ func (p program) search(ctx context.Context, o options) (asExpected bool, err er
 	if len(found) > 1 {
 		p.summary(s, found, style)
 	}
-	fresh, err := p.keep(o, record.With(found...))
+	record = record.With(found...)
+	if to != nil {
+		if err := to.Fill(record.WriteJSON); err != nil {
+			return false, err
+		}
+	}
+	fresh, err := p.rewrite(o, putSearch(record))
 	return asExpected && fresh, err
 }
 
@@ -185,25 +203,16 @@ const (
 	searchEnd     = "<!-- search:end -->"
 )
 
-// keep writes the record if -record is set, and the table in a Markdown file if -readme is set. It
-// returns false if a table that -check checks is stale.
-func (p program) keep(o options, r search.Record) (fresh bool, err error) {
-	if o.record != "" {
-		if err := o.keepRecord(r.WriteJSON); err != nil {
-			return false, err
-		}
-	}
-	if o.readme == "" {
-		return true, nil
-	}
-	return p.rewrite(o, func(text []byte) ([]byte, error) {
+// putSearch returns a function that puts the table of the searches into a text.
+func putSearch(r search.Record) func(text []byte) ([]byte, error) {
+	return func(text []byte) ([]byte, error) {
 		for begin, words := range map[string]search.Words{searchBegin: search.English, searchBeginZH: search.Chinese} {
 			if text, ok := lab.ReplaceBetween(text, begin, searchEnd, r.Markdown(words)); ok {
 				return text, nil
 			}
 		}
 		return nil, fmt.Errorf("it must have the lines %s and %s, in this order", searchBegin, searchEnd)
-	})
+	}
 }
 
 // found prints the result of a search. It replays each break first.

@@ -363,7 +363,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{"-replay none/A.B -goal overlap", "overlap is not applicable to none: there is no lock"},
 		{"-replay v4_lua/D", "move 1 is \"D\""},
 		{"-replay v4_lua", "a strategy, a slash and moves"},
-		{"-search redlock", "does not know \"redlock\""},
+		{"-search all,redlock", "does not know \"redlock\""},
 		{"-search none -goal gold", "unknown goal \"gold\" (allowed: oversell, "},
 		{"-search none -buyers 4", "must be 2 or 3"},
 		{"-search none -run starvation", "-run is not a flag of -search, which takes -search, -goal"},

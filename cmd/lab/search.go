@@ -53,16 +53,14 @@ func (s *schedules) interpret() (err error) {
 		return err
 	}
 	names := naming.ExpandAll(naming.Split(s.search), lab.Levels())
-	if s.search == "all" {
-		names = slices.DeleteFunc(lab.Levels(), func(name string) bool { return name == "yours" })
-	}
+	all := slices.Contains(names, "all")
 	for _, name := range names {
-		if !slices.Contains(lab.Levels(), name) {
+		if name != "all" && !slices.Contains(lab.Levels(), name) {
 			return fmt.Errorf("-search does not know %q (allowed: all, %s)", name, strings.Join(lab.Levels(), ", "))
 		}
 	}
 	for _, name := range lab.Levels() {
-		if !slices.Contains(names, name) {
+		if !slices.Contains(names, name) && (!all || name == "yours") {
 			continue
 		}
 		subject, err := lab.Scheduled(name, s.buyers)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"oversell/internal/lab"
 )
 
 // Each break is printed with a command that replays it and reaches the goal.
@@ -33,6 +35,16 @@ func TestSearchPrintsCommandsThatReplayIt(t *testing.T) {
 	}
 	if replayed != 4 {
 		t.Errorf("%d breaks were replayed, want 4:\n%s", replayed, out)
+	}
+}
+
+// All can be named among other strategies. It does not include yours.
+func TestSearchOfAll(t *testing.T) {
+	for args, want := range map[string]int{"all": 1, "v2,all": 1, "all,yours": 0} {
+		o, err := program{}.parse([]string{"-search", args})
+		if got := len(o.schedules.subjects); err != nil || got != len(lab.Levels())-want {
+			t.Errorf("-search %s: %d strategies, %v", args, got, err)
+		}
 	}
 }
 

@@ -25,6 +25,8 @@ func TestOnlyEndlessNeedsALeaseToPass(t *testing.T) {
 		"free in between":  {lab.Holds, []lab.Event{held(0, "A"), held(60, "free"), held(120, "A")}, false},
 		"with an expiry": {lab.Holds, []lab.Event{{Lock: "A", TTL: ms(100)}, {At: 150, Lock: "A", TTL: ms(50)}},
 			false},
+		"kept by the lab": {lab.Holds, []lab.Event{held(0, "A"),
+			{At: 0, Kind: lab.Note, Text: "the lock is kept without a ttl"}, held(101, "A")}, false},
 		"breaks": {lab.Breaks, []lab.Event{held(0, "A"), held(101, "A")}, false},
 		"the clock is set": {lab.Holds, []lab.Event{held(0, "A"),
 			{At: 5, Kind: lab.Fault, Text: "the clock of the server jumps ahead by 1s", Lock: "A"}}, true},

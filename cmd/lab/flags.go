@@ -67,7 +67,7 @@ func flags(o *options) *flag.FlagSet {
 	fs.StringVar(&o.lang, "lang", pagetexts.English, "`LANGUAGE` of tables, timelines, -list and -html: en or zh; "+
 		"names, commands, errors, the grade of yours and JSON are in English")
 	fs.DurationVar(&o.ttl, "ttl", 0, "`TIME` until the lease of a lock expires "+
-		"(default 3s in virtual time, 1s in real time)")
+		"(from 300ms to 10s; default 3s in virtual time, 1s in real time)")
 	fs.StringVar(&o.site, "site", "", "`FOLDER` to write the page to, for any static file server; the page has "+
 		"recordings and the lab compiled for a browser; writing it takes a few minutes and needs the go command")
 	o.schedules.define(fs)
@@ -108,7 +108,7 @@ func (p program) parse(args []string) (options, error) {
 // shop's ttl, for example, is not meant for the lab.
 func fromEnv(name string) string { return cmp.Or(os.Getenv(name), lab.Embedded) }
 
-// checkGiven refuses flags that are empty, too small, given twice, or given without a flag that they
+// checkGiven refuses flags that are empty, out of range, given twice, or given without a flag that they
 // need.
 func checkGiven(fs *flag.FlagSet) (err error) {
 	if cmdline.Given(fs, "strategy") && cmdline.Given(fs, "strategies") {
@@ -125,8 +125,8 @@ func checkGiven(fs *flag.FlagSet) (err error) {
 				err = fmt.Errorf("-%s %q names nothing (-h all shows what it takes)", f.Name, value)
 			}
 		case "ttl":
-			if ttl := f.Value.(flag.Getter).Get().(time.Duration); ttl < minTTL {
-				err = fmt.Errorf("-ttl is %v; it must be at least %v", ttl, minTTL)
+			if ttl := f.Value.(flag.Getter).Get().(time.Duration); ttl < minTTL || ttl > maxTTL {
+				err = fmt.Errorf("-ttl is %v; it must be at least %v, and at most %v", ttl, minTTL, maxTTL)
 			}
 		}
 	})
@@ -204,9 +204,12 @@ func (p program) names() []string {
 	return names
 }
 
-// minTTL is the shortest lease that is allowed in real time. For a shorter one a machine may be too
-// slow.
-const minTTL = 300 * time.Millisecond
+// The shortest and the longest lease that is allowed. For a shorter one, a machine may be too slow. With
+// a longer one, other time limits end before the lease, and locks have other outcomes.
+const (
+	minTTL = 300 * time.Millisecond
+	maxTTL = 10 * time.Second
+)
 
 // list prints the anomalies and strategies.
 func (p program) list(style show.Style) {

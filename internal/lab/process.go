@@ -250,12 +250,6 @@ func (p *Process) Cut() {
 		func() { p.cut = true }, (*fault.Relay).Hole)
 }
 
-// Restore ends Cut and Refuse for everything that is sent from now on.
-func (p *Process) Restore() {
-	p.suffer(p.w.ofServer("reaches %s again"),
-		func() { p.cut, p.refused = false, false }, (*fault.Relay).Restore)
-}
-
 // Refuse breaks the connections of the process and refuses new ones, as if the server were down.
 func (p *Process) Refuse() {
 	p.suffer(p.w.ofServer("%s is away: connections are refused"), func() {

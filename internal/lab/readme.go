@@ -24,20 +24,9 @@ var errMarks = errors.New("it must have the lines " + TableBegin + " and " + Tab
 // ReplaceTable returns a Markdown text with each marked table replaced by a table of the report.
 // The report must cover all given scenarios.
 func ReplaceTable(text []byte, r Report, all []Scenario) ([]byte, error) {
-	found := false
-	replace := func(name, table string) {
-		with, ok := ReplaceBetween(text, "<!-- "+name+":begin -->", "<!-- "+name+":end -->", table)
-		text, found = with, found || ok
-	}
-	replace("strategies", strategiesTable(r))
-	replace("libraries", librariesTable(r, all))
-	if r.Holds != nil {
-		replace("holds", outcomeTable(*r.Holds))
-	}
-	if r.Behind != nil {
-		replace("behind", outcomeTable(*r.Behind))
-	}
-	if !found {
+	text, strategies := ReplaceBetween(text, TableBegin, TableEnd, strategiesTable(r))
+	text, libraries := ReplaceBetween(text, "<!-- libraries:begin -->", "<!-- libraries:end -->", librariesTable(r, all))
+	if !strategies && !libraries {
 		return nil, errMarks
 	}
 	return text, nil
@@ -51,18 +40,6 @@ func ReplaceBetween(text []byte, begin, end, table string) ([]byte, bool) {
 		return text, false
 	}
 	return fmt.Appendf(nil, "%s%s\n%s%s%s", head, begin, table, end, tail), true
-}
-
-// outcomeTable returns a report in Markdown: a row for each anomaly, with the outcome of each
-// subject.
-func outcomeTable(r Report) string {
-	outcomes := r.outcomes()
-	t := present.Table[Anomaly]{Rows: r.Anomalies}
-	t.Add("anomaly", func(a Anomaly) string { return "`" + a.Name + "`" })
-	for _, name := range r.Manifest.Strategies {
-		t.Add("`"+name+"`", func(a Anomaly) string { return inTable(outcomes[[2]string{a.Name, name}]) })
-	}
-	return t.Markdown()
 }
 
 func (r Report) outcomes() map[[2]string]Outcome {

@@ -17,6 +17,7 @@ import (
 	"oversell/internal/bench/report/pagetest"
 	"oversell/internal/guard"
 	"oversell/internal/lab"
+	"oversell/internal/site"
 )
 
 // If the environment variable asProgram is set, the test binary runs the program.
@@ -371,6 +372,8 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{"-search none -replay none/A", "-replay is not a flag of -search"},
 		{"-replay none/A -record x", "-record is not a flag of -replay"},
 		{"-search none -check", "-check needs -readme"},
+		{"-site .", site.ErrTaken.Error()},
+		{"-site . -ttl 1s", "-ttl is not a flag of -site"},
 	} {
 		if _, errs := runs(t, exitFailed, strings.Fields(tt.args)...); !strings.Contains(errs, tt.want) {
 			t.Errorf("%s: %q does not say %q", tt.args, errs, tt.want)

@@ -194,25 +194,6 @@ func cellsRun(t *testing.T, b *pagetest.Tab, dir string) {
 	b.Quiet()
 }
 
-// A folder that contains other files is left unchanged, and an older site is replaced.
-func TestSiteIsWrittenOnlyOverASite(t *testing.T) {
-	dir := t.TempDir()
-	kept := filepath.Join(dir, "thesis.txt")
-	if err := os.WriteFile(kept, []byte("years of work"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, errs := runs(t, exitFailed, "-site", dir); !strings.Contains(errs, site.ErrTaken.Error()) {
-		t.Error(errs)
-	}
-	if text, err := os.ReadFile(kept); err != nil || string(text) != "years of work" {
-		t.Errorf("the file says %q, %v", text, err)
-	}
-	if _, errs := runs(t, exitFailed, "-site", dir, "-ttl", "1s"); !strings.Contains(errs,
-		"-ttl is not a flag of -site") {
-		t.Error(errs)
-	}
-}
-
 // Without the source code, -site fails with an error that says what is needed.
 func TestSiteNeedsTheSource(t *testing.T) {
 	t.Chdir(t.TempDir())

@@ -85,7 +85,7 @@ func (s Style) verdict(m lab.Manifest, c lab.Cell) string {
 // For a cell that ran on a real Redis, the command starts a private Redis, because the address of
 // the user's server may contain a password.
 func (s Style) command(m lab.Manifest, anomaly, strategy string) string {
-	out := "go run ./cmd/lab -run " + quote(anomaly) + " -strategies " + quote(strategy)
+	out := "go run ./cmd/lab -run " + anomaly + " -strategies " + strategy
 	if strings.HasPrefix(m.Redis, "redis ") {
 		out += " -redis local"
 	}
@@ -106,18 +106,6 @@ func (s Style) InLanguage(command string) string {
 		return command
 	}
 	return command + " -lang " + language
-}
-
-// quote quotes s as one word for a shell. Names need no quotes, unless another program wrote the
-// report.
-func quote(s string) string {
-	plain := func(r rune) bool {
-		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("-_./", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // clean replaces control characters, which could move a terminal's cursor or change its colours.

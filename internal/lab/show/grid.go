@@ -9,43 +9,19 @@ import (
 	"oversell/internal/lab"
 )
 
-// grid arranges the cells of a report as a table. A pair of anomaly and strategy that was not run
-// has no cell.
+// grid arranges the cells of a report as a table.
 type grid struct {
 	Style
-	of         lab.Report
-	anomalies  []lab.Anomaly
-	strategies []string
-	cells      map[[2]string]lab.Cell // by anomaly and strategy
+	of        lab.Report
+	anomalies []lab.Anomaly
+	cells     map[[2]string]lab.Cell // by anomaly and strategy
 }
 
-// newGrid arranges the cells of r in rows and columns. Rows and columns that the report lists come
-// first, in its order, and then those that only its cells name. Rows are grouped by loss, the worst
-// first.
+// newGrid arranges the cells of r in rows and columns. Rows are grouped by loss, the worst first.
 func newGrid(r lab.Report, s Style) grid {
-	g := grid{Style: s, of: r, cells: make(map[[2]string]lab.Cell, len(r.Cells))}
-	ran := make(map[string]bool) // strategies
+	g := grid{Style: s, of: r, anomalies: slices.Clone(r.Anomalies), cells: make(map[[2]string]lab.Cell, len(r.Cells))}
 	for _, c := range r.Cells {
 		g.cells[[2]string{c.Anomaly, c.Strategy}] = c
-		ran[c.Strategy] = true
-	}
-	for _, s := range r.Manifest.Strategies {
-		if ran[s] {
-			g.strategies = append(g.strategies, s)
-		}
-	}
-	for _, a := range r.Anomalies {
-		if slices.ContainsFunc(r.Cells, func(c lab.Cell) bool { return c.Anomaly == a.Name }) {
-			g.anomalies = append(g.anomalies, a)
-		}
-	}
-	for _, c := range r.Cells {
-		if !slices.Contains(g.strategies, c.Strategy) {
-			g.strategies = append(g.strategies, c.Strategy)
-		}
-		if !slices.ContainsFunc(g.anomalies, func(a lab.Anomaly) bool { return a.Name == c.Anomaly }) {
-			g.anomalies = append(g.anomalies, lab.Anomaly{Name: c.Anomaly})
-		}
 	}
 	slices.SortStableFunc(g.anomalies, func(a, b lab.Anomaly) int { return cmp.Compare(rank(a.Loss), rank(b.Loss)) })
 	return g
@@ -69,22 +45,20 @@ func (s Style) lossTitle(loss lab.Loss) string {
 	return s.Named("break.loss."+string(loss), lossTitles[loss])
 }
 
-func (g grid) at(anomaly, strategy string) (lab.Cell, bool) {
-	c, ok := g.cells[[2]string{anomaly, strategy}]
-	return c, ok
-}
+func (g grid) strategies() []string { return g.of.Manifest.Strategies }
+
+func (g grid) at(anomaly, strategy string) lab.Cell { return g.cells[[2]string{anomaly, strategy}] }
 
 // broken returns the number of anomalies that break the strategy and the number that apply to it.
 func (g grid) broken(strategy string) (breaks, asked int) {
 	for _, a := range g.anomalies {
-		c, ok := g.at(a.Name, strategy)
-		if !ok || c.Outcome == lab.NA {
+		switch g.at(a.Name, strategy).Outcome {
+		case lab.NA:
 			continue
-		}
-		asked++
-		if c.Outcome == lab.Breaks {
+		case lab.Breaks:
 			breaks++
 		}
+		asked++
 	}
 	return breaks, asked
 }
@@ -95,7 +69,7 @@ func (g grid) counts() string {
 		n[c.Outcome]++
 	}
 	out := g.Sayf("%s, %s, %s: %d break, %d hold, %d n/a",
-		g.Count(len(g.anomalies), "anomaly"), g.Count(len(g.strategies), "strategy"), g.Count(len(g.of.Cells), "cell"),
+		g.Count(len(g.anomalies), "anomaly"), g.Count(len(g.strategies()), "strategy"), g.Count(len(g.of.Cells), "cell"),
 		n[lab.Breaks], n[lab.Holds], n[lab.NA])
 	if n[lab.Unknown] > 0 {
 		out += g.Sayf(", %d unknown", n[lab.Unknown])

@@ -67,7 +67,6 @@ type viewCell struct {
 	Note     string `json:"note"`
 	Link     string `json:"link"` // opens its timeline
 
-	Ran      bool   `json:"-"`
 	NewGroup bool   `json:"-"`
 	Mark     string `json:"-"`
 	On       string `json:"-"` // the anomaly and the strategy
@@ -76,9 +75,9 @@ type viewCell struct {
 func newView(style Style, r lab.Report) view {
 	g := newGrid(r, style)
 	v := view{RanOn: style.ranOn(r.Manifest), Counts: g.counts(), Recorded: g.asRecorded()}
-	for i, s := range g.strategies {
+	for i, s := range g.strategies() {
 		stage := stageName.FindString(s)
-		c := viewColumn{Stage: stage, Rest: s[len(stage):], NewGroup: newGroup(g.strategies, i)}
+		c := viewColumn{Stage: stage, Rest: s[len(stage):], NewGroup: newGroup(g.strategies(), i)}
 		c.Breaks, c.Asked = g.broken(s)
 		v.Columns = append(v.Columns, c)
 	}
@@ -88,11 +87,10 @@ func newView(style Style, r lab.Report) view {
 		if i == 0 || g.anomalies[i-1].Loss != a.Loss {
 			row.Heading = style.lossTitle(a.Loss)
 		}
-		for i, s := range g.strategies {
-			c, ran := g.at(a.Name, s)
-			vc := style.newViewCell(r.Manifest, c)
-			vc.Ran, vc.NewGroup = ran, newGroup(g.strategies, i)
-			row.Cells = append(row.Cells, vc)
+		for i, s := range g.strategies() {
+			c := style.newViewCell(r.Manifest, g.at(a.Name, s))
+			c.NewGroup = newGroup(g.strategies(), i)
+			row.Cells = append(row.Cells, c)
 		}
 		v.Rows = append(v.Rows, row)
 	}

@@ -36,7 +36,7 @@ func (g grid) parts() (all []string) {
 	names := present.Column[lab.Anomaly]{Left: true, Cell: g.name}
 	t := present.Table[lab.Anomaly]{Rows: append(slices.Clone(g.anomalies), sums), Under: g.heading}
 	drawn := ""
-	for _, s := range g.strategies {
+	for _, s := range g.strategies() {
 		if drawn == "" {
 			t.Columns = []present.Column[lab.Anomaly]{names}
 		}
@@ -73,22 +73,17 @@ func (g grid) column(strategy string) present.Column[lab.Anomaly] {
 	return present.Column[lab.Anomaly]{
 		Name: short(strategy), Left: true,
 		Cell: func(a lab.Anomaly) string {
-			c, ran := g.at(a.Name, strategy)
-			switch {
-			case a == sums:
+			if a == sums {
 				breaks, asked := g.broken(strategy)
 				return fmt.Sprintf("%d/%d", breaks, asked)
-			case !ran:
-				return ""
 			}
-			return g.mark(c)
+			return g.mark(g.at(a.Name, strategy))
 		},
 		Mark: func(a lab.Anomaly) text.Colors {
 			if a == sums {
 				return text.Colors{text.Faint}
 			}
-			c, _ := g.at(a.Name, strategy)
-			return outcomeColours(c)
+			return outcomeColours(g.at(a.Name, strategy))
 		},
 	}
 }
@@ -134,7 +129,7 @@ func (g grid) legend() string {
 	if slices.ContainsFunc(g.of.Cells, func(c lab.Cell) bool { return OnlyEndless(g.of.Manifest, c) }) {
 		out += g.Say("; ∞: only because its lock never expires")
 	}
-	if names := shortened(g.strategies); names != "" {
+	if names := shortened(g.strategies()); names != "" {
 		out += g.Say("; ") + names
 	}
 	return out

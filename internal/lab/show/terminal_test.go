@@ -16,12 +16,16 @@ func TestMatrix(t *testing.T) {
 	text.EnableColors()
 	wide := report()
 	wide.Manifest.Strategies = append(wide.Manifest.Strategies, "etcd", "zookeeper")
-	wide.Cells = append(wide.Cells,
-		lab.Cell{Anomaly: "retry-storm", Strategy: "etcd", Outcome: lab.Holds, Expected: lab.Holds},
-		lab.Cell{Anomaly: "retry-storm", Strategy: "zookeeper", Outcome: lab.Holds, Expected: lab.Holds})
-	for name, loss := range map[string]lab.Loss{"waits": lab.WaitsForNothing, "traps": lab.APITrap} {
-		wide.Anomalies = append(wide.Anomalies, lab.Anomaly{Name: name, Loss: loss})
-		wide.Cells = append(wide.Cells, lab.Cell{Anomaly: name, Strategy: "etcd", Outcome: lab.NA, Expected: lab.NA})
+	wide.Anomalies = append(wide.Anomalies, lab.Anomaly{Name: "waits", Loss: lab.WaitsForNothing},
+		lab.Anomaly{Name: "traps", Loss: lab.APITrap})
+	for i, a := range wide.Anomalies {
+		added := wide.Manifest.Strategies
+		if i < len(report().Anomalies) {
+			added = added[len(strategies()):]
+		}
+		for _, s := range added {
+			wide.Cells = append(wide.Cells, lab.Cell{Anomaly: a.Name, Strategy: s, Outcome: lab.NA, Expected: lab.NA})
+		}
 	}
 	for name, tt := range map[string]struct {
 		report lab.Report

@@ -5,7 +5,7 @@ const cells = new Map(data.cells.map((cell) => [`${cell.anomaly}/${cell.strategy
 const grid = [...document.querySelectorAll(".matrix tbody tr:not(.loss)")].map((row) =>
   [...row.cells].slice(1).map((cell) => cell.querySelector("a"))
 );
-const links = grid.flat().filter(Boolean);
+const links = grid.flat();
 let current = links[0]; // the cell that is open or was open last
 
 /** go shows what the address says. */
@@ -35,13 +35,8 @@ function choose(link) {
 
 /** move moves the focus to the next cell in a direction. */
 function move(down, right) {
-  let row = grid.findIndex((line) => line.includes(current));
-  let column = grid[row].indexOf(current);
-  do {
-    row += down;
-    column += right;
-  } while (grid[row]?.[column] === null);
-  const next = grid[row]?.[column];
+  const row = grid.findIndex((line) => line.includes(current));
+  const next = grid[row + down]?.[grid[row].indexOf(current) + right];
   if (!next) return;
   choose(next);
   if (!dialog.open) return next.focus();

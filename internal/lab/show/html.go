@@ -101,16 +101,7 @@ func newView(style Style, r lab.Report) view {
 }
 
 func (s Style) newViewCell(m lab.Manifest, c lab.Cell) viewCell {
-	class, mark := "unknown", "?"
-	switch c.Outcome {
-	case lab.Holds:
-		class, mark = "holds", "ok"
-	case lab.Breaks:
-		class, mark = "breaks", "breaks"
-	case lab.NA:
-		class, mark = "na", "·"
-	}
-	mark = s.Say(mark)
+	class, mark := looks[c.Outcome].class, s.Say(looks[c.Outcome].onPage)
 	if OnlyEndless(m, c) {
 		class, mark = class+" endless", mark+" "+endlessMark
 	}

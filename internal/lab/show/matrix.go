@@ -12,9 +12,18 @@ import (
 	"oversell/internal/present"
 )
 
-// marks contains the texts of the outcomes. A break is in capitals, so that it stands out even
-// without colour.
-var marks = map[lab.Outcome]string{lab.Holds: "ok", lab.Breaks: "BREAK", lab.NA: ".", lab.Unknown: "?"}
+// looks says how each outcome is shown.
+var looks = map[lab.Outcome]struct {
+	mark    string // in a terminal; a break is in capitals, so that it stands out even without colour
+	class   string // on the page
+	onPage  string // the mark on the page
+	colours text.Colors
+}{
+	lab.Holds:   {"ok", "holds", "ok", text.Colors{text.FgGreen}},
+	lab.Breaks:  {"BREAK", "breaks", "breaks", text.Colors{text.FgRed, text.Bold}},
+	lab.NA:      {".", "na", "·", text.Colors{text.Faint}},
+	lab.Unknown: {"?", "unknown", "?", text.Colors{text.FgYellow}},
+}
 
 // Matrix writes the report as text in at most 120 columns: the environment, the outcomes of
 // anomalies × strategies, and the outcomes that differ from the record.
@@ -94,11 +103,7 @@ const endlessMark = "∞"
 // mark returns the text of the cell's outcome. An exclamation mark in it means that the outcome
 // differs from the record.
 func (g grid) mark(c lab.Cell) string {
-	m, known := marks[c.Outcome]
-	if !known {
-		m = "?"
-	}
-	m = g.Say(m)
+	m := g.Say(looks[c.Outcome].mark)
 	if OnlyEndless(g.of.Manifest, c) {
 		m += endlessMark
 	}
@@ -109,16 +114,9 @@ func (g grid) mark(c lab.Cell) string {
 }
 
 func outcomeColours(c lab.Cell) text.Colors {
-	colours := map[lab.Outcome]text.Colors{
-		lab.Holds:  {text.FgGreen},
-		lab.Breaks: {text.FgRed, text.Bold},
-		lab.NA:     {text.Faint},
-	}[c.Outcome]
-	if colours == nil {
-		colours = text.Colors{text.FgYellow}
-	}
+	colours := looks[c.Outcome].colours
 	if !c.AsExpected() {
-		colours = append(colours, text.ReverseVideo)
+		colours = append(slices.Clip(colours), text.ReverseVideo)
 	}
 	return colours
 }

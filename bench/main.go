@@ -22,6 +22,7 @@ import (
 	"oversell/internal/bench/lockbench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
+	"oversell/internal/cmdline"
 	pagetexts "oversell/internal/page/texts"
 )
 
@@ -119,7 +120,7 @@ func measure(ctx context.Context, o options, stderr io.Writer) (report report.Re
 		return report, err
 	}
 	var progress bench.Progress = bench.Silent{}
-	if terminal(stderr) {
+	if cmdline.Terminal(stderr) {
 		bar := bench.NewBar(stderr)
 		defer bar.Close()
 		progress = bar

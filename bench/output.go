@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-
-	"golang.org/x/term"
 
 	"oversell/internal/atomicfile"
 	"oversell/internal/bench/report"
+	"oversell/internal/cmdline"
 	"oversell/internal/present"
 )
 
@@ -59,7 +57,7 @@ func (w output) write(r report.Report) (err error) {
 		return nil
 	}
 	s := w.style
-	s.Colour = coloured(w.table)
+	s.Colour = cmdline.Coloured(w.table)
 	err = r.WriteTable(w.table, s)
 	if w.json != nil {
 		err = errors.Join(err, r.WriteJSON(w.json))
@@ -83,14 +81,4 @@ func (w output) close() error {
 		err = errors.Join(err, f.Close())
 	}
 	return err
-}
-
-func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// coloured reports whether to colour the output to w: see https://no-color.org.
-func coloured(w io.Writer) bool {
-	return terminal(w) && os.Getenv("NO_COLOR") == ""
 }

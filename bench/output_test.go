@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"oversell/internal/bench/report"
+	"oversell/internal/cmdline"
 )
 
 // With -json -, the table is printed on standard error. The table and the page are in Chinese, but
@@ -41,7 +42,7 @@ func TestColourIsForTerminalsThatWantIt(t *testing.T) {
 	defer pty.Close()
 	for noColour, want := range map[string]bool{"": true, "1": false} {
 		t.Setenv("NO_COLOR", noColour)
-		if coloured(pty) != want {
+		if cmdline.Coloured(pty) != want {
 			t.Errorf("NO_COLOR=%s: colour %v", noColour, !want)
 		}
 	}

@@ -16,11 +16,11 @@ import (
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
-	"golang.org/x/term"
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
+	"oversell/internal/cmdline"
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
 )
@@ -179,7 +179,7 @@ func (p program) runAll(ctx context.Context, tables []lab.Table, with []lab.Conf
 		total += t.Cells()
 	}
 	step, done := func(lab.Cell) {}, 0
-	if terminal(p.stderr) {
+	if cmdline.Terminal(p.stderr) {
 		step = func(c lab.Cell) {
 			done++
 			fmt.Fprintf(p.stderr, "\r\x1b[K%d/%d %s, %s", done, total, c.Anomaly, c.Strategy)
@@ -213,14 +213,4 @@ func beside(locks, holds, behind *lab.Report) (r lab.Report) {
 	}
 	r.Holds, r.Behind = holds, behind
 	return r
-}
-
-func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// coloured reports whether w wants colour; see https://no-color.org.
-func coloured(w io.Writer) bool {
-	return terminal(w) && os.Getenv("NO_COLOR") == ""
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"oversell/internal/atomicfile"
+	"oversell/internal/cmdline"
 	"oversell/internal/lab"
 	"oversell/internal/lab/show"
 	"oversell/internal/present"
@@ -141,5 +142,5 @@ func (p program) open(o options) (all []file, err error) {
 }
 
 func (o options) style(w io.Writer) show.Style {
-	return show.Style{Style: present.Style{Colour: w != nil && coloured(w), Language: o.language}}
+	return show.Style{Style: present.Style{Colour: w != nil && cmdline.Coloured(w), Language: o.language}}
 }

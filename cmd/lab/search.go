@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"oversell/internal/atomicfile"
+	"oversell/internal/cmdline"
 	"oversell/internal/lab"
 	"oversell/internal/lab/search"
 	"oversell/internal/lab/show"
@@ -142,7 +143,7 @@ func (p program) search(ctx context.Context, o options) (asExpected bool, err er
 // searchOne searches one strategy, and shows its progress on a terminal.
 func (p program) searchOne(ctx context.Context, c lab.Subject, buyers int) (search.Result, error) {
 	cfg := search.Config{Subject: c, Buyers: buyers, Faults: search.OneOfEach}
-	if terminal(p.stderr) {
+	if cmdline.Terminal(p.stderr) {
 		cfg.Progress = func(states, open int) {
 			fmt.Fprintf(p.stderr, "\r\x1b[K%s: %d states, %d of them not explored yet", c.Name, states, open)
 		}

@@ -1,5 +1,5 @@
 // Package cmdline parses the flags of the programs, and writes their help: -h shows the flags
-// that most people use, and -h all shows every flag.
+// that most people use, and -h all shows every flag. It also tells whether their output is a terminal.
 package cmdline
 
 import (
@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/peterbourgon/ff/v3"
+	"golang.org/x/term"
 
 	"oversell/internal/naming"
 )
@@ -195,3 +197,12 @@ func (h Help) Check(fs *flag.FlagSet) error {
 	})
 	return err
 }
+
+// Terminal reports whether w is a terminal.
+func Terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Coloured reports whether to colour the output to w: see https://no-color.org.
+func Coloured(w io.Writer) bool { return Terminal(w) && os.Getenv("NO_COLOR") == "" }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"oversell/internal/bench/lockbench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
+	"oversell/internal/fleet"
 )
 
 // flagsOf returns the flags that each workload takes.
@@ -59,13 +59,7 @@ func (o options) parts() []bench.Config {
 		if all[i].Workload == report.WorkloadLock {
 			arg = asContender
 		}
-		all[i].Command = func() (*exec.Cmd, error) {
-			path, err := os.Executable()
-			if err != nil {
-				return nil, fmt.Errorf("finding this program's file: %w", err)
-			}
-			return exec.Command(path, arg), nil
-		}
+		all[i].Command = func() (*exec.Cmd, error) { return fleet.Self(context.Background(), arg) }
 	}
 	return all
 }

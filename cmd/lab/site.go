@@ -25,16 +25,6 @@ import (
 // instanceArg is the argument with which this program starts itself as a shop of a bench.
 const instanceArg = "instance"
 
-// self returns the command that runs this program with the given arguments. Its process is killed
-// when ctx ends.
-func self(ctx context.Context, args ...string) (*exec.Cmd, error) {
-	path, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("finding this program's own file: %w", err)
-	}
-	return exec.CommandContext(ctx, path, args...), nil
-}
-
 // instance runs a shop of a bench, which reads its setup from standard input.
 func instance(ctx context.Context) int {
 	if err := bench.Serve(ctx, os.Stdin, os.Stdout, os.Stderr, nil); err != nil {
@@ -61,7 +51,7 @@ func (p program) site(ctx context.Context, dir string) error {
 	}
 	p.tell(fmt.Sprintf("the lab has %s, compressed", megabytes(len(code.Packed))))
 	manager := benches.New(ctx, benches.Config{
-		Command: func() (*exec.Cmd, error) { return self(ctx, instanceArg) },
+		Command: func() (*exec.Cmd, error) { return fleet.Self(ctx, instanceArg) },
 		Logger:  slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	defer manager.Close()
@@ -155,7 +145,7 @@ func (p program) recordCells(ctx context.Context) (report lab.Report, err error)
 		"-json", "-", "-redis", lab.Embedded, "-db", lab.Embedded,
 		"-strategies", strings.Join(append(names, lateStage), ","), "-run", strings.Join(append(run, latePayment), ","),
 	}
-	cmd, err := self(ctx, args...)
+	cmd, err := fleet.Self(ctx, args...)
 	if err != nil {
 		return report, err
 	}

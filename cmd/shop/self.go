@@ -28,17 +28,6 @@ const (
 	matrixArg   = "matrix"   // the lab, which writes its findings to standard output
 )
 
-// self returns a function that makes the command to run this program with the given argument.
-func self(arg string) func() (*exec.Cmd, error) {
-	return func() (*exec.Cmd, error) {
-		path, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("finding this program's own file: %w", err)
-		}
-		return exec.Command(path, arg), nil
-	}
-}
-
 func instance(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err := bench.Serve(ctx, stdin, stdout, stderr, nil); err != nil {
 		return complain(stderr, exitUnable, err)
@@ -82,7 +71,7 @@ func matrix(ctx context.Context, stdout, stderr io.Writer) int {
 
 // measureMatrix runs the lab in a child process, which is killed when ctx ends.
 func measureMatrix(ctx context.Context, progress func(done, of int)) (report lab.Report, err error) {
-	cmd, err := self(matrixArg)()
+	cmd, err := fleet.Self(context.Background(), matrixArg)
 	if err != nil {
 		return report, err
 	}
@@ -122,7 +111,10 @@ var budget = search.Budget{States: 500_000, Time: 3 * time.Minute}
 func newPage(
 	ctx context.Context, o options, on runs.Backends, room *page.Class, log *slog.Logger,
 ) (h http.Handler, close func(), err error) {
-	manager := runs.New(ctx, runs.Config{Command: self(instanceArg), Shop: &on, Logger: log})
+	manager := runs.New(ctx, runs.Config{
+		Command: func() (*exec.Cmd, error) { return fleet.Self(context.Background(), instanceArg) },
+		Shop:    &on, Logger: log,
+	})
 	p, err := page.New(ctx, page.Config{
 		Runs: manager, Token: o.Web.Token, Anomalies: measureMatrix, Budget: budget, Class: room, Logger: log,
 	})

@@ -4,6 +4,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,16 @@ import (
 // ErrUnsupported is returned by Pause and Continue if the operating system cannot stop and
 // continue processes.
 var ErrUnsupported = errors.New("this operating system cannot stop and continue a process")
+
+// Self returns the command that runs this program with the given arguments. Its process is killed when
+// ctx ends.
+func Self(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program's own file: %w", err)
+	}
+	return exec.CommandContext(ctx, path, args...), nil
+}
 
 // Process is a running child. It is safe for concurrent use.
 type Process struct {

@@ -25,7 +25,8 @@ var errMarks = errors.New("it must have the lines " + TableBegin + " and " + Tab
 // The report must cover all given scenarios.
 func ReplaceTable(text []byte, r Report, all []Scenario) ([]byte, error) {
 	text, strategies := ReplaceBetween(text, TableBegin, TableEnd, strategiesTable(r))
-	text, libraries := ReplaceBetween(text, "<!-- libraries:begin -->", "<!-- libraries:end -->", librariesTable(r, all))
+	text, libraries := ReplaceBetween(text, "<!-- libraries:begin -->", "<!-- libraries:end -->",
+		librariesTable(r, all))
 	if !strategies && !libraries {
 		return nil, errMarks
 	}

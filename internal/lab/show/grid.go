@@ -69,8 +69,8 @@ func (g grid) counts() string {
 		n[c.Outcome]++
 	}
 	out := g.Sayf("%s, %s, %s: %d break, %d hold, %d n/a",
-		g.Count(len(g.anomalies), "anomaly"), g.Count(len(g.strategies()), "strategy"), g.Count(len(g.of.Cells), "cell"),
-		n[lab.Breaks], n[lab.Holds], n[lab.NA])
+		g.Count(len(g.anomalies), "anomaly"), g.Count(len(g.strategies()), "strategy"),
+		g.Count(len(g.of.Cells), "cell"), n[lab.Breaks], n[lab.Holds], n[lab.NA])
 	if n[lab.Unknown] > 0 {
 		out += g.Sayf(", %d unknown", n[lab.Unknown])
 	}

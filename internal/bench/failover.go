@@ -56,22 +56,22 @@ func (c Config) forCondition(condition catalog.Condition) Config {
 // failOver fails over while the first holder is parked. A failover that has begun is completed even
 // when the buyers are gone: the row is audited on the new primary.
 func (r *run) failOver(ctx, buyers context.Context) error {
+	began := time.Now() // the first buyers arrive now
 	return r.shops.inject(buyers, func(m *fleet.Member) error {
-		return errors.Join(r.overtake(ctx, buyers), m.Resume())
+		return errors.Join(r.overtake(ctx, buyers, began), m.Resume())
 	})
 }
 
 // overtake fails over while a holder is parked, and then waits until another buyer has bought. It
 // fails if less than a second is left in which buyers arrive: a row without buyers after the
-// failover shows nothing.
-func (r *run) overtake(ctx, buyers context.Context) error {
-	began := time.Now()
+// failover shows nothing. The first buyers arrived at the time began.
+func (r *run) overtake(ctx, buyers context.Context, began time.Time) error {
 	if err := r.cfg.Failovers.Failover(ctx); err != nil {
 		return err
 	}
 	if took := time.Since(began); took > r.cfg.Duration-time.Second {
-		return fmt.Errorf("the failover took %v, about as long as buyers arrived: -duration must be longer",
-			took.Round(time.Millisecond))
+		return fmt.Errorf("the failover ended after %v, when few or no buyers were still to come: "+
+			"-duration must be longer", took.Round(time.Millisecond))
 	}
 	sold := int64(-1)
 	for end := time.Now().Add(settleTime); time.Now().Before(end); {

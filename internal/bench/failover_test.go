@@ -39,7 +39,7 @@ func runFailovers(t *testing.T, cfg bench.Config) map[string]report.Row {
 		maps.Copy(rows, run(t, cfg))
 		var slow []string
 		for _, row := range rows {
-			if strings.Contains(row.Differs, "the failover took") {
+			if strings.Contains(row.Differs, "the failover ended after") {
 				slow = append(slow, row.Strategy)
 			}
 		}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,4 +57,26 @@ func TestFaultsWaitForAllShops(t *testing.T) {
 	if !f.takePart() {
 		t.Error("both shops sell the item, and are not said to take part")
 	}
+}
+
+// slowFailovers is a Redis whose failover takes a while.
+type slowFailovers struct {
+	Failovers
+	takes time.Duration
+}
+
+func (f slowFailovers) Failover(context.Context) error {
+	time.Sleep(f.takes)
+	return nil
+}
+
+// A failover that ends when all buyers have come shows nothing. It begins some time after the first
+// buyers.
+func TestFailoverMustEndBeforeTheLastBuyers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &run{cfg: Config{Failovers: slowFailovers{takes: 2500 * time.Millisecond}, Duration: 4 * time.Second}}
+		if err := r.overtake(t.Context(), t.Context(), time.Now().Add(-time.Second)); err == nil {
+			t.Error("no error for a failover that ended half a second before the last buyer came")
+		}
+	})
 }

@@ -45,10 +45,6 @@ func (c Config) defaultsForHolds() Config {
 		// The other conditions take longer, or need other servers.
 		c.Conditions = []catalog.Condition{catalog.Calm, catalog.Slow, catalog.Late, catalog.Crash, catalog.Pause}
 	}
-	if slices.Contains(c.Seams, BeforeRefund) && !slices.Contains(c.Seams, AfterCapture) {
-		// Only a kill after a capture leads to a refund.
-		c.Seams = append([]fleet.Seam{AfterCapture}, c.Seams...)
-	}
 	c.Requests = cmp.Or(c.Requests, HoldBuyers)
 	c.Stock = cmp.Or(c.Stock, HoldStock)
 	c.Instances = cmp.Or(c.Instances, holdInstances)

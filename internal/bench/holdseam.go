@@ -52,6 +52,7 @@ type holdSeams struct {
 	*fleet.Seams
 	writing sync.RWMutex // held for reading by every write to the database
 	hands   sync.RWMutex // held for reading by every call that moves units
+	refused sync.Map     // the ids of payments whose claim failed
 }
 
 func newHoldSeams(of *fleet.Seams) *holdSeams {
@@ -138,7 +139,11 @@ func (s markedStage) Cancel(ctx context.Context, id string, token int64) error {
 }
 
 func (s markedStage) Claim(ctx context.Context, id string, token int64, paymentID string) (holds.Order, error) {
-	return s.Stage.Claim(marked(ctx, &call{claim: true}), id, token, paymentID)
+	order, err := s.Stage.Claim(marked(ctx, &call{claim: true}), id, token, paymentID)
+	if err != nil {
+		s.seams.refused.Store(paymentID, true)
+	}
+	return order, err
 }
 
 func (s markedStage) Sweep(ctx context.Context, sku string, limit int) (int, error) {
@@ -163,7 +168,9 @@ func (p seamPayments) Capture(ctx context.Context, paymentID, key string) (payme
 }
 
 func (p seamPayments) Refund(ctx context.Context, paymentID, key string) (payment.Payment, error) {
-	p.seams.Reach(ctx, BeforeRefund)
+	if _, refused := p.seams.refused.Load(paymentID); refused { // a cancelled order is refunded, too
+		p.seams.Reach(ctx, BeforeRefund)
+	}
 	return p.Provider.Refund(ctx, paymentID, key)
 }
 

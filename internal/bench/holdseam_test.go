@@ -1,12 +1,16 @@
 package bench
 
 import (
+	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"testing"
 	"time"
 
 	"oversell/internal/fleet"
+	"oversell/internal/holds"
+	"oversell/internal/payment"
 )
 
 // comes waits until a call reaches the seam, or blocks on mu, which the test holds for reading. It
@@ -64,6 +68,40 @@ func TestNothingGoesOnAroundACallAtASeam(t *testing.T) {
 			t.Errorf("%+v: nothing can begin any more", tt)
 		}
 	}
+}
+
+// fakeStage refuses every claim, and fakePayments refunds every payment.
+type (
+	fakeStage    struct{ holds.Stage }
+	fakePayments struct{ payment.Provider }
+)
+
+func (fakeStage) Claim(context.Context, string, int64, string) (holds.Order, error) {
+	return holds.Order{}, holds.ErrNotHeld
+}
+
+func (fakePayments) Refund(context.Context, string, string) (payment.Payment, error) {
+	return payment.Payment{}, nil
+}
+
+// The refund of a cancelled order is not at the seam of a refused payment.
+func TestOnlyRefusedPaymentsReachTheSeamOfTheirRefund(t *testing.T) {
+	met := 0
+	s := newHoldSeams(&fleet.Seams{Park: func(fleet.Seam) { met++ }})
+	s.Set(fleet.Arm{At: []fleet.Seam{BeforeRefund}})
+	stage, payments := markedStage{fakeStage{}, s}, seamPayments{fakePayments{}, s}
+	refund := func(id string, want int) {
+		_, err := payments.Refund(t.Context(), id, "key")
+		if must(t, err); met != want {
+			t.Errorf("%s: reached %d times, want %d", id, met, want)
+		}
+	}
+	refund("cancelled", 0)
+	if _, err := stage.Claim(t.Context(), "hold", 1, "refused"); !errors.Is(err, holds.ErrNotHeld) {
+		t.Errorf("Claim: %v", err)
+	}
+	refund("cancelled", 0)
+	refund("refused", 1)
 }
 
 // Returned units are matched to expired holds in the order of expiry, which gives the longest

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"time"
 
+	"oversell/internal/bench/report"
 	"oversell/internal/guard"
 	"oversell/internal/stock"
 	"oversell/internal/web"
@@ -22,6 +23,9 @@ import (
 const (
 	// maxAnswer is the maximum size of an answer in bytes. An order takes less than 400 bytes.
 	maxAnswer = 400*stock.MaxOrders + maxReply
+	// maxSaid is the maximum size of a refusal in an error, in bytes: something else than a shop may
+	// answer with a long page.
+	maxSaid = 500
 	// deletePause is the pause between two tries to delete an item with open holds.
 	deletePause = 100 * time.Millisecond
 )
@@ -81,7 +85,7 @@ func (c client) send(ctx context.Context, base string, r request, v any) answer 
 		return a
 	}
 	a.code = cmp.Or(codeOf(a.text), strconv.Itoa(a.status))
-	said := string(bytes.TrimSpace(a.text))
+	said := report.Printable(string(bytes.TrimSpace(a.text[:min(len(a.text), maxSaid)])))
 	if a.status == http.StatusUnauthorized {
 		said = "set -token to the token of the shop"
 	}

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 )
@@ -34,5 +35,21 @@ func TestBusyShopIsAskedAgain(t *testing.T) {
 	}
 	if asked[http.MethodGet] != 3 || asked[http.MethodDelete] != 3 {
 		t.Errorf("asked %v times, want 3 each", asked)
+	}
+}
+
+// An address that is no shop may answer anything. The error is one short line.
+func TestRefusalIsOneLine(t *testing.T) {
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, "<html>\n\x1b[2J"+strings.Repeat("no shop ", 1000))
+	}))
+	defer page.Close()
+	c := newAdmin("")
+	defer c.CloseIdleConnections()
+	_, err := c.at(page.URL).audit(t.Context(), "hot")
+	if err == nil || len(err.Error()) > 2*maxSaid || strings.ContainsAny(err.Error(), "\n\x1b") ||
+		!strings.Contains(err.Error(), "404 Not Found: <html>") {
+		t.Errorf("got %q", err)
 	}
 }

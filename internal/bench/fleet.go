@@ -331,7 +331,7 @@ func (r *run) partition(ctx context.Context, m *fleet.Member) error {
 		// The instance m is left out, because within one process the lock is handed on without
 		// Redis.
 		if err := r.shops.stay(ctx, time.Now().Add(r.cfg.long()+r.cfg.linger()), m); err != nil {
-			return err
+			return errors.Join(err, m.Resume())
 		}
 	}
 	defer r.faults.begin(CutOff)()

@@ -196,7 +196,7 @@ func (r *run) crashOrPause(ctx context.Context, m *fleet.Member) error {
 	}
 	before := r.shops.entered(m)
 	if err := m.Pause(); err != nil {
-		return err
+		return errors.Join(err, m.Resume())
 	}
 	end := r.faults.begin(Stopped)
 	_ = guard.Sleep(ctx, r.cfg.long())

@@ -2,11 +2,17 @@ package bench
 
 import (
 	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"oversell/internal/catalog"
 	"oversell/internal/fleet"
+	"oversell/internal/stock"
 )
 
 // A process that is stopped with a holder inside stays stopped until another holder has entered. On
@@ -79,4 +85,29 @@ func TestFailoverMustEndBeforeTheLastBuyers(t *testing.T) {
 			t.Error("no error for a failover that ended half a second before the last buyer came")
 		}
 	})
+}
+
+// If a shop ends while the others are told of a partition, the holder that waits goes on all the same.
+func TestHolderGoesOnWithoutItsPartition(t *testing.T) {
+	told := filepath.Join(t.TempDir(), "told")
+	all := fleet.New(func(n int) (fleet.Program, error) {
+		then := "read -r order; echo $order >" + told + "; cat"
+		if n == 2 {
+			then = "read -r order; exit 3"
+		}
+		return fleet.Program{Name: "shop", Command: func() (*exec.Cmd, error) {
+			return exec.Command("sh", "-c", `read -r setup; echo '{"ready":""}'; `+then), nil
+		}}, nil
+	})
+	must(t, all.Fill(t.Context(), 2))
+	r := &run{
+		cfg: Config{Keeper: stock.InDatabase}, strategy: catalog.Strategy{Kind: catalog.Guarded},
+		cond: catalog.Partition, shops: &shops{Fleet: all},
+	}
+	err := r.partition(t.Context(), all.Members()[0])
+	all.Stop(time.Second)
+	text, _ := os.ReadFile(told)
+	if err == nil || !strings.Contains(string(text), "resume") {
+		t.Errorf("%v; the shop of the holder was told %q, want that it resumes", err, text)
+	}
 }

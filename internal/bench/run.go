@@ -207,13 +207,17 @@ func (b *runner) tidy(interrupted bool) error {
 		}
 		return nil // its servers and their data are thrown away
 	}
-	if len(b.skus) == 0 || b.asked.running() || !interrupted && b.shops.Survivor() != nil {
+	if len(b.skus) == 0 || !interrupted && b.shops.Survivor() != nil {
 		return b.mayBeLeft(b.remove(context.Background(), len(b.skus)))
 	}
-	b.shops.Stop(interruptGrace)
+	remove := b.remove
+	if !b.asked.running() {
+		b.shops.Stop(interruptGrace)
+		remove = b.removeAnew
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), interruptTimeout)
 	defer cancel()
-	return b.mayBeLeft(b.removeAnew(ctx))
+	return b.mayBeLeft(remove(ctx, len(b.skus)))
 }
 
 // mayBeLeft adds the names of the items that were not removed to the error that prevented their
@@ -238,8 +242,8 @@ const (
 // maxNamed is the maximum number of remaining items that are named.
 const maxNamed = 100
 
-// removeAnew starts an instance to remove the remaining items.
-func (b *runner) removeAnew(ctx context.Context) error {
+// removeAnew is like remove, but starts an instance for it.
+func (b *runner) removeAnew(ctx context.Context, n int) error {
 	b.shops.relayed = nil
 	if b.asked.Failovers != nil {
 		// The sentinels may be promoting a replica, or have no replica left. The Redis data is
@@ -255,7 +259,7 @@ func (b *runner) removeAnew(ctx context.Context) error {
 	if _, err := b.shops.Add(ctx); err != nil {
 		return fmt.Errorf("removing the bench's items: %w", err)
 	}
-	return b.remove(ctx, len(b.skus))
+	return b.remove(ctx, n)
 }
 
 // removeTimeout limits the removal of one item.

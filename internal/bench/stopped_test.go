@@ -2,6 +2,8 @@ package bench
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -110,4 +112,27 @@ func TestHolderGoesOnWithoutItsPartition(t *testing.T) {
 	if err == nil || !strings.Contains(string(text), "resume") {
 		t.Errorf("%v; the shop of the holder was told %q, want that it resumes", err, text)
 	}
+}
+
+// hangs is a target that answers nothing.
+type hangs struct{}
+
+func (hangs) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// An interrupted bench does not wait for long for a target that hangs.
+func TestInterruptedBenchLeavesAHangingTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &runner{
+			asked: Config{Targets: []string{"http://h:1"}}, shops: shopsAt([]string{"http://h:1"}), progress: Silent{},
+			admin: client{Client: http.Client{Transport: hangs{}}}, skus: []string{"bench-1", "bench-2"},
+		}
+		start := time.Now()
+		err := b.tidy(true)
+		if took := time.Since(start); took > interruptTimeout || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
 }

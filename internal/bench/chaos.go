@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strconv"
 	"sync"
@@ -161,12 +161,15 @@ func (c *chaosRow) attempt(ctx context.Context, n, shop int) (r reply, again boo
 	defer cancel()
 	req := c.cfg.request(n, c.strategy.Name, c.skus[0])
 	req.prefer = "wait=3" // for strategies that write orders behind the sale
+	// The error does not tell whether the request was sent: if a connection breaks, the request is
+	// sent again over a new one, which may be refused.
+	var wrote atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }})
 	sent := time.Now()
 	a := c.admin.send(ctx, m.URL, req, nil)
 	r.Service = time.Since(sent)
-	var unsent *net.OpError
 	switch {
-	case a.status == 0 && errors.As(a.err, &unsent) && unsent.Op == "dial":
+	case a.status == 0 && !wrote.Load():
 		return r, true, 0
 	case a.status == 0:
 		r.Code, r.CutOff = codeCutOff, true

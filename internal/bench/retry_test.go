@@ -88,6 +88,26 @@ func TestBuyerTriesAgainElsewhere(t *testing.T) {
 	}
 }
 
+// A request over an open connection that breaks is sent again over a new one, which the dead shop
+// refuses. It may have been served all the same.
+func TestRequestOverABrokenConnectionWasSent(t *testing.T) {
+	var d *desk
+	d = newDesk(t, func(w http.ResponseWriter, r *http.Request) {
+		if len(d.keys) > 1 {
+			_ = d.Listener.Close()
+			cutsOff(w, r)
+		}
+		sells(w, r)
+	})
+	c := retrying(t, time.Minute, d)
+	if r, _, _ := c.attempt(t.Context(), 0, 0); r.Order == "" {
+		t.Fatalf("the first: %+v", r)
+	}
+	if r, again, _ := c.attempt(t.Context(), 1, 0); !r.CutOff || r.Code != codeCutOff || !again {
+		t.Errorf("the second: %+v, again %v", r, again)
+	}
+}
+
 func TestBuyerWaitsAsLongAsTheShopAsks(t *testing.T) {
 	c := retrying(t, time.Minute, newDesk(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "7")

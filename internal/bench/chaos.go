@@ -429,6 +429,9 @@ func chaosDiffers(may catalog.Leeway, found *report.Chaos) message.Message {
 			differ("%s at %.1f s could not be injected: %s", d.Kind, d.At, d.Error)
 		}
 	}
+	if !slices.ContainsFunc(found.Faults, func(d report.Fault) bool { return !d.Skipped }) {
+		differ("no fault was injected: the sale was too short")
+	}
 	if !may.Sticks {
 		for _, d := range found.Faults {
 			if d.Late() {

@@ -345,3 +345,13 @@ func TestNoStrategyMayLoseAConfirmedOrder(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// A sale without a fault shows nothing about faults.
+func TestSaleWithoutAFaultIsNotAsExpected(t *testing.T) {
+	for _, faults := range [][]report.Fault{nil, {{Skipped: true}}, {{Skipped: true}, {Again: new(0.5), Limit: 1}}} {
+		d := chaosDiffers(catalog.Leeway{}, &report.Chaos{SoldOut: true, Faults: faults})
+		if injected := len(faults) == 2; (d.String() == "") != injected {
+			t.Errorf("%+v: %q", faults, d)
+		}
+	}
+}

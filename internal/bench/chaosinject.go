@@ -92,6 +92,7 @@ func (c *chaosRow) linkFault(ctx context.Context, f chaosFault) (end func(contex
 			do(m.Links[link])
 		}
 	}
+	stop := func(context.Context) error { return nil }
 	switch f.kind {
 	case redisBlackHole, dbBlackHole:
 		each((*fault.Relay).Hole)
@@ -100,17 +101,18 @@ func (c *chaosRow) linkFault(ctx context.Context, f chaosFault) (end func(contex
 	case redisRepliesLate, dbRepliesLate:
 		each(func(r *fault.Relay) { r.Late(f.delay) })
 	case redisRepliesLost, dbRepliesLost:
-		return repeat(ctx, lossEvery, func(context.Context) error {
+		stop, err = repeat(ctx, lossEvery, func(context.Context) error {
 			each((*fault.Relay).LoseReply)
 			return nil
 		})
 	default:
 		return nil, fmt.Errorf("%s is no fault that the bench can inject", f.kind)
 	}
-	return func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := stop(ctx)
 		each((*fault.Relay).Restore)
-		return nil
-	}, nil
+		return err
+	}, err
 }
 
 // restart returns a function that replaces a shop whose process has ended. Like a process

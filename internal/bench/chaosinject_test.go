@@ -189,6 +189,13 @@ func TestFaultsOfRedis(t *testing.T) {
 	})
 }
 
+// A fault without traffic leaves nothing behind: a reply that comes after its end is not lost.
+func TestNoReplyIsLostAfterTheEnd(t *testing.T) {
+	s := newSite(t, "embedded", "embedded")
+	must(t, s.strike(t, redisRepliesLost, chaosFault{victim: everyShop})(t.Context()))
+	must(t, s.set(t, "after", backendtest.Slack))
+}
+
 func TestLostKeys(t *testing.T) {
 	for _, tt := range []struct {
 		kind              ChaosKind

@@ -144,14 +144,14 @@ func (r *Relay) Cut() {
 	r.open()
 }
 
-// Restore ends the effects of Hole, Cut and Late.
+// Restore ends the effects of Hole, Cut, Late and LoseReply.
 func (r *Relay) Restore() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return
 	}
-	r.down, r.late = false, 0
+	r.down, r.late, r.lose = false, 0, false
 	r.open()
 }
 

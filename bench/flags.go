@@ -96,6 +96,7 @@ func (t texts) names() []string {
 func checkGiven(fs, line *flag.FlagSet, t texts) error {
 	for name, list := range map[string]string{
 		"strategies": t.strategies, "conditions": t.conditions, "target": t.targets, "seam": t.seam,
+		"faults": t.faults,
 	} {
 		if cmdline.Given(fs, name) && len(naming.Split(list)) == 0 {
 			return fmt.Errorf("-%s %q is empty (-h all shows what is allowed)", name, list)
@@ -107,6 +108,12 @@ func checkGiven(fs, line *flag.FlagSet, t texts) error {
 	chaos := slices.Contains(naming.Split(t.conditions), string(catalog.Chaos))
 	if cmdline.Given(line, "requests") && (cmdline.Given(line, "rate") || chaos) {
 		return errors.New("-requests are sent all at once: -rate and condition chaos take a -duration")
+	}
+	if cmdline.Given(line, "faults") && !chaos {
+		return errors.New("-faults needs -conditions chaos")
+	}
+	if cmdline.Given(line, "skew") && !cmdline.Given(fs, "items") {
+		return errors.New("-skew needs -items")
 	}
 	if t.targets == "" {
 		if cmdline.Given(line, "token") {

@@ -440,6 +440,7 @@ func (c Config) checkRedis() error {
 
 // checkFiles returns an error if the open-file limit does not allow a connection for each request.
 func (c Config) checkFiles() error {
+	c = c.ofAllRows()
 	connections, what, less := c.Requests, "requests at once", "-requests, or fewer connections with -in-flight"
 	if c.Rate > 0 {
 		connections, what, less = 2*c.InFlight, "connections", "-in-flight" // half of them may be idle
@@ -453,6 +454,14 @@ func (c Config) checkFiles() error {
 			"or use fewer %s", connections, need, limit, need, message.Text(less))
 	}
 	return nil
+}
+
+// ofAllRows returns the config with its defaults, also those for a condition that all rows have.
+func (c Config) ofAllRows() Config {
+	if len(c.Conditions) == 1 {
+		c = c.forCondition(c.Conditions[0])
+	}
+	return c.WithDefaults()
 }
 
 // filesBeside returns the number of open files besides the connections of requests.
@@ -490,10 +499,7 @@ func (c Config) AllStrategies() []string {
 // Manifest describes the settings of the rows; redis and db describe the backends.
 func (c Config) Manifest(redis, db string) report.Manifest {
 	if c.Workload == catalog.Deduct || c.Workload == catalog.Cache { // the other workloads already have their defaults
-		if slices.Equal(slices.Compact(slices.Clone(c.Conditions)), []catalog.Condition{catalog.Failover}) {
-			c = c.forCondition(catalog.Failover) // as for every row
-		}
-		c = c.WithDefaults()
+		c = c.ofAllRows()
 	}
 	m := report.NewManifest(redis, db)
 	m.ID, m.Requests, m.Stock, m.Workload = c.ID, c.Requests, c.Stock, string(c.Workload)

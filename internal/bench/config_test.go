@@ -62,6 +62,14 @@ func TestCheckSaysWhatCannotBeRun(t *testing.T) {
 	}
 }
 
+// Under a failover buyers arrive one after the other, over few connections.
+func TestFailoverNeedsFewFiles(t *testing.T) {
+	cfg := against()
+	cfg.Requests, cfg.Conditions = bench.MaxRequests, []catalog.Condition{catalog.Failover}
+	cfg.Failovers = struct{ bench.Failovers }{}
+	must(t, cfg.WithDefaults().Check())
+}
+
 // The default wait is enough for everybody's turn. Many buyers of many items at the same time would
 // delay renewals by more than a short lease. A burst for several items is not sent all at once, because
 // its buyers do not leave when one item is sold out.

@@ -8,12 +8,10 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/guard"
-	"oversell/internal/web"
 )
 
 // Watcher is a Progress that follows a row of one item while it runs. The bench then audits the
-// item repeatedly. The Redis commands of these audits are subtracted from those of the row, except
-// those of failed audits. The audits may let a shop notice a little earlier that the item is sold
+// item repeatedly. The audits may let a shop notice a little earlier that the item is sold
 // out.
 type Watcher interface {
 	Progress
@@ -60,9 +58,6 @@ type watch struct {
 	run  *run
 	load *stream
 
-	// price is the number of Redis commands of an audit.
-	price int64
-
 	over  context.CancelFunc // no audit begins after it was called
 	ended sync.WaitGroup
 
@@ -75,21 +70,15 @@ type watch struct {
 	during  bool // the requests are in flight, so that the fleet does not change
 }
 
-// watched returns the watch of a row, or nil if there is no watcher. It makes a second audit before
-// any request is sent, to measure the cost of an audit, and stores it in *before.
-func (r *run) watched(ctx context.Context, l *stream, before *web.Audit) (*watch, error) {
+// watched returns the watch of a row, or nil if there is no watcher.
+func (r *run) watched(l *stream) *watch {
 	watcher, ok := r.progress.(Watcher)
 	if !ok {
-		return nil, nil
+		return nil
 	}
-	again, err := r.admin.at(r.survivor()).audit(ctx, r.skus[0])
-	if err != nil {
-		return nil, err
-	}
-	w := &watch{run: r, load: l, price: commandsBetween(*before, again)}
-	*before = again
+	w := &watch{run: r, load: l}
 	watcher.Watch(w.live)
-	return w, nil
+	return w
 }
 
 // start begins the audits, which go on until stop is called or ctx ends. A nil
@@ -136,7 +125,7 @@ func (w *watch) look(ctx context.Context) {
 	w.last.MaxHolders, w.last.Stock, w.last.Audited = max(w.last.MaxHolders, holders), found.Stock, max(at, 1)
 }
 
-// stop ends the audits, and waits for the last one, so that its cost is known.
+// stop ends the audits, and waits for the last one, so that it counts.
 func (w *watch) stop() {
 	if w == nil {
 		return
@@ -148,14 +137,14 @@ func (w *watch) stop() {
 	w.during = false // the fleet may change
 }
 
-// cost returns the number of Redis commands that the audits ran.
-func (w *watch) cost() int64 {
+// audits returns the number of successful audits.
+func (w *watch) audits() int64 {
 	if w == nil {
 		return 0
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.looks * w.price
+	return w.looks
 }
 
 func (w *watch) live() Live {

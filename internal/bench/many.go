@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -166,22 +165,21 @@ func (r *run) offer(ctx context.Context) error {
 
 // audit audits all items once all accepted orders are written, and then compares the orders with
 // what buyers were told. It audits the first item before the others, so that the first audit's count
-// of Redis commands leaves out the other audits.
+// of Redis commands leaves out those of the others.
 func (r *run) audit(ctx context.Context, o *outcome) (err error) {
 	o.audits = make([]web.Audit, len(r.skus))
-	times := make([]time.Time, len(r.skus))
-	if o.audits[0], times[0], err = r.settle(ctx, r.skus[0]); err != nil {
+	if o.audits[0], o.settling, err = r.settle(ctx, r.skus[0]); err != nil {
 		return err
 	}
 	err = eachItem(ctx, r.progress, "auditing items", len(r.skus)-1, auditsAtOnce,
 		func(ctx context.Context, n int) (err error) {
-			o.audits[n+1], times[n+1], err = r.settle(ctx, r.skus[n+1])
+			o.audits[n+1], _, err = r.settle(ctx, r.skus[n+1])
 			return err
 		})
 	if err != nil {
 		return err
 	}
-	o.settled = slices.MaxFunc(times, time.Time.Compare)
+	o.settled = time.Now()
 	return r.compare(ctx, o)
 }
 
@@ -303,14 +301,16 @@ func (r *run) drained(row *report.Row, o outcome) {
 	row.Kills = r.faults.atSeams(o.settled, agree)
 }
 
-// settle audits an item once all its accepted orders are written, and returns the time when they
-// were written. If Redis was unreachable for a while, the shop's clients may need a moment to
+// settle audits an item until all its accepted orders are written. It returns the last audit, and the
+// number of audits that did not fail. If Redis was unreachable for a while, the shop's clients may need a moment to
 // reconnect.
-func (r *run) settle(ctx context.Context, sku string) (found web.Audit, at time.Time, err error) {
+func (r *run) settle(ctx context.Context, sku string) (found web.Audit, audits int64, err error) {
 	away := r.cond == catalog.Partition || r.cond == catalog.Failover || r.cond == catalog.Chaos
 	for start, pause := time.Now(), minDrainPause; ; pause = min(2*pause, maxDrainPause) {
 		found, err = r.admin.at(r.survivor()).audit(ctx, sku)
-		at = time.Now()
+		if err == nil {
+			audits++
+		}
 		limit, wait := time.Duration(0), settleTime/50
 		switch {
 		case err != nil && away:
@@ -318,8 +318,8 @@ func (r *run) settle(ctx context.Context, sku string) (found web.Audit, at time.
 		case err == nil && found.Unwritten > 0:
 			limit, wait = drainTime, pause
 		}
-		if at.Sub(start) >= limit || guard.Sleep(ctx, wait) != nil {
-			return found, at, err
+		if time.Since(start) >= limit || guard.Sleep(ctx, wait) != nil {
+			return found, audits, err
 		}
 	}
 }

@@ -45,14 +45,16 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 		return report.Row{}, err
 	}
 	defer func() { err = errors.Join(err, after()) }()
-	before, err := r.admin.at(r.survivor()).audit(ctx, r.skus[0])
+	shop := r.admin.at(r.survivor())
+	first, err := shop.audit(ctx, r.skus[0])
 	if err != nil {
 		return report.Row{}, err
 	}
-	w, err := r.watched(ctx, l, &before)
+	before, err := shop.audit(ctx, r.skus[0]) // the difference is the price of an audit
 	if err != nil {
 		return report.Row{}, err
 	}
+	w := r.watched(l)
 	defer r.stopWorkers()
 	o, err := r.observe(ctx, l, w, r.inject)
 	if err != nil {
@@ -65,7 +67,8 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 		return report.Row{}, err
 	}
 	if r.cond != catalog.Failover && before.RedisCommands != nil { // a new primary has its own count
-		o.commands = new(commandsBetween(before, o.audits[0]) - w.cost())
+		price := commandsBetween(first, before)
+		o.commands = new(commandsBetween(before, o.audits[0]) - price*(w.audits()+o.settling))
 	}
 	row = r.figures(o)
 	r.drained(&row, o)
@@ -133,6 +136,7 @@ type outcome struct {
 	audits      []web.Audit          // by item
 	compared    []figures.Comparison // by item, of a sale
 	settled     time.Time            // when all accepted orders were written
+	settling    int64                // number of audits of the first item until then
 	commands    *int64               // nil: not counted
 	held        *time.Duration       // time that database connections were out of the pools; nil: not measured
 }

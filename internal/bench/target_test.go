@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -103,6 +104,35 @@ func TestWhatAShopCannotRunIsSaid(t *testing.T) {
 			strings.Contains(err.Error(), "secret") || len(rows) > 0 {
 			t.Errorf("%+v: %v, %d rows", tt, err, len(rows))
 		}
+	}
+}
+
+// The commands of the bench's own audits do not count, however many there are until all accepted
+// orders are written.
+func TestAuditsAreNotCounted(t *testing.T) {
+	var commands, unwritten atomic.Int64
+	fake := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/strategies"):
+			fmt.Fprint(w, `{"strategies":[{"name":"lua_stream"}]}`)
+		case r.Method == http.MethodPost:
+			commands.Add(2)
+			unwritten.Store(4)
+			w.WriteHeader(http.StatusConflict)
+			fmt.Fprint(w, `{"code":"sold_out"}`)
+		case r.Method != http.MethodGet:
+			w.WriteHeader(http.StatusNoContent)
+		case strings.HasSuffix(r.URL.Path, "/orders"):
+			fmt.Fprint(w, `{}`)
+		default:
+			fmt.Fprintf(w, `{"redis_commands":%d,"unwritten":%d}`, commands.Add(7), max(0, unwritten.Add(-1)))
+		}
+	}))
+	defer fake.Close()
+	cfg := against(fake.URL)
+	cfg.Strategies = []string{"lua_stream"}
+	if n := run(t, cfg)["lua_stream/calm"].RedisCommands; n == nil || *n != 2 {
+		t.Errorf("%v commands per request, want 2", n)
 	}
 }
 

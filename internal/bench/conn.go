@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -13,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strconv"
 	"time"
 
 	"oversell/internal/figures"
@@ -136,9 +134,6 @@ func (c *conn) roundTrip(req *http.Request) (*http.Response, []byte, error) {
 
 // namedOrder returns the order and the quantity in the body of a 200 or 202, or "" and 0.
 func namedOrder(body []byte) (id string, quantity int64) {
-	if id, quantity, ok := namedFirst(body); ok {
-		return id, quantity
-	}
 	var sold struct {
 		Order    string `json:"order_id"`
 		Quantity int64  `json:"quantity"`
@@ -147,25 +142,4 @@ func namedOrder(body []byte) (id string, quantity int64) {
 		return "", 0
 	}
 	return sold.Order, sold.Quantity
-}
-
-// namedFirst is like namedOrder, but reads only replies that begin with the order's id, as this
-// project's shops write them; for others it returns false. Parsing all of the JSON would take
-// half as long as the request itself, on a processor that the bench shares with the shops.
-func namedFirst(body []byte) (id string, quantity int64, ok bool) {
-	rest, begins := bytes.CutPrefix(body, []byte(`{"order_id":"`))
-	name, rest, ends := bytes.Cut(rest, []byte(`"`))
-	_, number, found := bytes.Cut(rest, []byte(`,"quantity":`))
-	number, _, more := bytes.Cut(number, []byte(`,`))
-	if !begins || !ends || !found || !more || bytes.ContainsFunc(name, notInID) {
-		return "", 0, false
-	}
-	quantity, err := strconv.ParseInt(string(number), 10, 64)
-	return string(name), quantity, err == nil
-}
-
-// notInID reports whether an id cannot contain the character. Ids contain no backslash, which
-// begins an escape in JSON.
-func notInID(r rune) bool {
-	return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z')
 }

@@ -39,26 +39,9 @@ type setup struct {
 	Servers lockservers.Addresses `json:"servers"`
 
 	// For a sale by holds.
-	Provider string        `json:"provider,omitempty"` // URL of the payment provider; "": not a sale by holds
-	Ledger   string        `json:"ledger,omitempty"`   // the provider's own address, even if a relay leads to it
-	Secret   []byte        `json:"secret,omitempty"`   // signs webhooks
-	Sweep    time.Duration `json:"sweep,omitempty"`
-	Settle   time.Duration `json:"settle,omitempty"`
-}
-
-// setup returns the part of the setup that all instances of a bench have in common.
-func (c Config) setup(token string) setup {
-	s := setup{
-		DBURL: c.DBURL, Token: token, TTL: c.TTL, Wait: c.Wait, Unfenced: c.Unfenced,
-		Servers: c.Servers, Replicas: c.Replicas,
-	}
-	if c.Policy != nil {
-		s.Policy = c.Policy.String()
-	}
-	if c.Workload == catalog.Hold {
-		s.Sweep, s.Settle = c.sweep(), c.settlesAfter()
-	}
-	return s
+	Provider string `json:"provider,omitempty"` // URL of the payment provider; "": not a sale by holds
+	Ledger   string `json:"ledger,omitempty"`   // the provider's own address, even if a relay leads to it
+	Secret   []byte `json:"secret,omitempty"`   // signs webhooks
 }
 
 // order is a later message to an instance. Exactly one of its fields is set.

@@ -96,13 +96,13 @@ func cancels(at []fleet.Seam) bool {
 	return slices.Contains(at, AfterTake) || slices.Contains(at, BeforeRestock) || !slices.Contains(at, AfterOrder)
 }
 
-// sweep returns the mean time between two sweeps of a shop.
-func (c Config) sweep() time.Duration { return c.TTL / 10 }
+// sweep returns the mean time between two sweeps of a shop whose holds last ttl.
+func sweep(ttl time.Duration) time.Duration { return ttl / 10 }
 
 // settlesAfter returns the time after which a shop settles an interrupted payment. It leaves enough
 // time for held-up processes to go on and for webhooks to arrive: settling must not hide their
 // effects.
-func (c Config) settlesAfter() time.Duration { return 6 * c.TTL }
+func settlesAfter(ttl time.Duration) time.Duration { return 6 * ttl }
 
 // runHolds runs a row of the hold workload once, on its own item.
 func (b *runner) runHolds(ctx context.Context, of Case) (result Result, err error) {

@@ -99,7 +99,7 @@ func (r *holdRow) buy(ctx context.Context, name string, as role, stays bool) (p 
 	case paysLast:
 		_ = guard.Sleep(ctx, time.Until(p.hold.ExpiresAt)-rand.N(r.cfg.TTL/5))
 	case paysLate:
-		_ = guard.Sleep(ctx, time.Until(p.hold.ExpiresAt)+2*r.cfg.sweep())
+		_ = guard.Sleep(ctx, time.Until(p.hold.ExpiresAt)+2*sweep(r.cfg.TTL))
 	default:
 		_ = guard.Sleep(ctx, rand.N(r.think))
 	}

@@ -264,7 +264,7 @@ func (r *holdRow) settle(
 				return nil, nil, err
 			case agree:
 				return back.longest, new(time.Since(since).Seconds()), nil
-			case quiet && time.Since(unchanged) > r.cfg.TTL+8*r.cfg.sweep():
+			case quiet && time.Since(unchanged) > r.cfg.TTL+8*sweep(r.cfg.TTL):
 				return back.longest, nil, nil
 			}
 		}

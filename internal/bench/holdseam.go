@@ -249,7 +249,7 @@ func (s *holdSeams) redisHook() redis.Hook {
 // sell configures a shop to sell by holds, with the seams.
 func (s *holdSeams) sell(cfg *shop.Config, with setup) {
 	cfg.Provider, cfg.Web.WebhookSecret = with.Provider, with.Secret
-	cfg.Holds = holds.Config{Ledger: with.Ledger, TTL: with.TTL, Sweep: with.Sweep, Settle: with.Settle}
+	cfg.Holds = holds.Config{Ledger: with.Ledger, TTL: with.TTL, Sweep: sweep(with.TTL), Settle: settlesAfter(with.TTL)}
 	cfg.Hook, cfg.Through, cfg.AdjustHolds = s.redisHook(), fault.Injector{Hook: s.pass}.Through, s.adjust
 }
 

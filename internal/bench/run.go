@@ -78,17 +78,20 @@ func (b *runner) configure(cfg Config) (err error) {
 	}
 	_, watched := b.progress.(Watcher)
 	b.shops.gauged = fleet.LiveWords && (watched || slices.Contains(cfg.Conditions, catalog.Pause))
-	b.shops.setup = cfg.setup(b.token)
-	b.shops.setup.Name = cfg.ID
+	s := setup{
+		RedisURL: cfg.RedisURL, DBURL: cfg.DBURL, Servers: cfg.Servers, Name: cfg.ID, Token: b.token,
+		TTL: cfg.TTL, Wait: cfg.Wait, Unfenced: cfg.Unfenced, Replicas: cfg.Replicas,
+	}
+	if cfg.Policy != nil {
+		s.Policy = cfg.Policy.String()
+	}
 	if b.provider != nil {
-		b.shops.setup.Provider, b.shops.setup.Secret = b.provider.url, b.provider.secret
-		b.shops.setup.Ledger = b.provider.url
+		s.Provider, s.Ledger, s.Secret = b.provider.url, b.provider.url, b.provider.secret
 	}
-	if cfg.chaotic() {
-		b.shops.setup.RedisURL = cfg.RedisURL
-		return nil // the duration of the faults is not known beforehand
+	if !cfg.chaotic() { // the duration of its faults is not known beforehand
+		s.RedisURL, err = backend.WithReadTimeout(cfg.RedisURL, cfg.longest(catalog.Pause)+replyTime)
 	}
-	b.shops.setup.RedisURL, err = backend.WithReadTimeout(cfg.RedisURL, cfg.longest(catalog.Pause)+replyTime)
+	b.shops.setup = s
 	return err
 }
 

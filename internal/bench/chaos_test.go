@@ -3,7 +3,6 @@
 package bench_test
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -125,24 +124,5 @@ func TestLostOrdersAreFoundInChaos(t *testing.T) {
 	if found.Missing == 0 || len(found.MissingIDs) == 0 || rows[0].Expected ||
 		!strings.Contains(rows[0].Differs, "acknowledged_missing") {
 		t.Errorf("expected: %v, %s; %+v", rows[0].Expected, rows[0].Differs, found)
-	}
-}
-
-func TestChaosSaysWhatItNeeds(t *testing.T) {
-	for want, change := range map[string]func(*bench.Config){
-		"cannot be combined":   func(c *bench.Config) { c.Conditions = append(c.Conditions, catalog.Calm) },
-		"embedded or local":    func(c *bench.Config) { c.Chaos = nil },
-		"it needs deduct":      func(c *bench.Config) { c.Workload, c.SecondLook = catalog.Cache, true },
-		"at least 2 instances": func(c *bench.Config) { c.Instances = 1 },
-		"cannot be pairs":      func(c *bench.Config) { c.Keys = bench.PairedKeys },
-	} {
-		cfg := against()
-		cfg.Targets, cfg.Strategies, cfg.Conditions, cfg.Chaos = nil, []string{"v6_watchdog"},
-			[]catalog.Condition{catalog.Chaos}, new(bench.ChaosServers)
-		cfg.Instances = 2
-		change(&cfg)
-		if err := cfg.WithDefaults().Check(); !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
 	}
 }

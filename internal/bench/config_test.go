@@ -13,6 +13,12 @@ import (
 func TestCheckSaysWhatCannotBeRun(t *testing.T) {
 	type conditions = []catalog.Condition
 	const calm, crash = catalog.Calm, catalog.Crash
+	chaos := func(c *bench.Config) {
+		c.Conditions, c.Chaos, c.Instances = conditions{catalog.Chaos}, new(bench.ChaosServers), 2
+	}
+	hold := func(c *bench.Config) {
+		c.Workload, c.Strategies, c.Instances = catalog.Hold, []string{"h3_claim"}, 2
+	}
 	for want, change := range map[string]func(*bench.Config){
 		"0 requests":                    func(c *bench.Config) { c.Requests = 0 },
 		"-1 requests":                   func(c *bench.Config) { c.Requests = -1 },
@@ -47,6 +53,21 @@ func TestCheckSaysWhatCannotBeRun(t *testing.T) {
 		`1, "h:1", is neither`:          func(c *bench.Config) { c.Targets = []string{"h:1"} },
 		`2, "http://h:1/a", is neither`: func(c *bench.Config) { c.Targets = []string{"http://h:1", "http://h:1/a"} },
 		"open files, and the limit is ": func(c *bench.Config) { c.Requests = bench.MaxRequests },
+
+		"chaos cannot be combined": func(c *bench.Config) { chaos(c); c.Conditions = append(c.Conditions, calm) },
+		"embedded or local":        func(c *bench.Config) { chaos(c); c.Chaos = nil },
+		"kills and stops":          func(c *bench.Config) { chaos(c); c.Instances = 1 },
+		"-keys cannot be pairs":    func(c *bench.Config) { chaos(c); c.Keys = bench.PairedKeys },
+
+		"-1 buyers":               func(c *bench.Config) { hold(c); c.Requests = -1 },
+		"a stock of -1":           func(c *bench.Config) { hold(c); c.Stock = -1 },
+		"1 instance; allowed":     func(c *bench.Config) { hold(c); c.Instances = 1 },
+		"a ttl of 1ms":            func(c *bench.Config) { hold(c); c.TTL = time.Millisecond },
+		"h3_claim is named twice": func(c *bench.Config) { hold(c); c.Strategies = append(c.Strategies, "h3_claim") },
+		"needs a single Redis": func(c *bench.Config) {
+			hold(c)
+			c.Conditions, c.Failovers = conditions{catalog.Failover, catalog.Partition}, struct{ bench.Failovers }{}
+		},
 	} {
 		cfg := against()
 		cfg.Strategies = []string{"watch"}
@@ -58,6 +79,22 @@ func TestCheckSaysWhatCannotBeRun(t *testing.T) {
 		if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %q, want one line with %q", err, want)
+		}
+	}
+}
+
+// A shop is cut off from Redis by a relay, which works only with one Redis without TLS.
+func TestPartitionNeedsOneRedis(t *testing.T) {
+	for url, relayed := range map[string]bool{
+		"redis://h:1": true, "redis://:a,b@h:1": true, // the password contains a comma
+		"rediss://h:1": false, "redis://a:1,b:2": false, "redis+sentinel://a:1/m/0": false, "redis://:secret@h": false,
+	} {
+		cfg := against()
+		cfg.Instances, cfg.RedisURL, cfg.Conditions = 2, url, []catalog.Condition{catalog.Partition}
+		err := cfg.WithDefaults().Check()
+		if relayed && err != nil || !relayed && (!errors.Is(err, bench.ErrConfig) ||
+			strings.Contains(err.Error(), "secret")) {
+			t.Errorf("%s: %v; want that it can be relayed: %v", url, err, relayed)
 		}
 	}
 }

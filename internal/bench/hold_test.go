@@ -3,7 +3,6 @@
 package bench_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -132,26 +131,5 @@ func TestNaiveStagesBreak(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestHoldsThatCannotBeRun(t *testing.T) {
-	for name, c := range map[string]bench.Config{
-		"buyers":   {Requests: -1},
-		"stock":    {Stock: -1},
-		"one shop": {Instances: 1},
-		"ttl":      {TTL: time.Millisecond},
-		"repeat":   {Repeat: 101},
-		"two kinds of Redis": {
-			Conditions: []catalog.Condition{catalog.Failover, catalog.Partition},
-			Failovers:  struct{ bench.Failovers }{},
-		},
-		"a stage twice":     {Strategies: []string{"h3_claim", "h3_claim"}},
-		"a condition twice": {Conditions: []catalog.Condition{catalog.Calm, catalog.Calm}},
-	} {
-		c.Workload = catalog.Hold
-		if _, err := bench.Run(t.Context(), c, bench.Silent{}); !errors.Is(err, bench.ErrConfig) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }

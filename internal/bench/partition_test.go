@@ -5,7 +5,6 @@ package bench_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,22 +12,6 @@ import (
 	"oversell/internal/bench"
 	"oversell/internal/catalog"
 )
-
-// A shop is cut off from Redis by a relay, which works only with one Redis without TLS.
-func TestPartitionNeedsOneRedis(t *testing.T) {
-	for url, relayed := range map[string]bool{
-		"redis://h:1": true, "redis://:a,b@h:1": true, // the password contains a comma
-		"rediss://h:1": false, "redis://a:1,b:2": false, "redis+sentinel://a:1/m/0": false, "redis://:secret@h": false,
-	} {
-		cfg := against()
-		cfg.Instances, cfg.RedisURL, cfg.Conditions = 2, url, []catalog.Condition{catalog.Partition}
-		err := cfg.WithDefaults().Check()
-		if relayed && err != nil || !relayed && (!errors.Is(err, bench.ErrConfig) ||
-			strings.Contains(err.Error(), "secret")) {
-			t.Errorf("%s: %v; want that it can be relayed: %v", url, err, relayed)
-		}
-	}
-}
 
 // Requests that are under way at an interruption must not write anything after the item was
 // removed.

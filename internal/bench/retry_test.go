@@ -22,13 +22,12 @@ type desk struct {
 
 func newDesk(t *testing.T, answer http.HandlerFunc) *desk {
 	d := &desk{}
-	d.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	d.Server = newShopLike(t, func(w http.ResponseWriter, r *http.Request) {
 		d.mu.Lock()
 		d.keys = append(d.keys, r.Header.Get("Idempotency-Key"))
 		d.mu.Unlock()
 		answer(w, r)
-	}))
-	t.Cleanup(d.Close)
+	})
 	return d
 }
 

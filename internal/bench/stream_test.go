@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -14,29 +13,10 @@ import (
 	"oversell/internal/web"
 )
 
-// shopLike is a server that records the requests of a stream.
-type shopLike struct {
-	*httptest.Server
-	mu    sync.Mutex
-	came  []time.Time
-	conns atomic.Int64 // opened so far
-}
-
-func newShopLike(t *testing.T, handle http.HandlerFunc) *shopLike {
+// newShopLike returns a server with this handler, for the duration of the test.
+func newShopLike(t *testing.T, handle http.HandlerFunc) *httptest.Server {
 	t.Helper()
-	s := &shopLike{}
-	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.mu.Lock()
-		s.came = append(s.came, time.Now())
-		s.mu.Unlock()
-		handle(w, r)
-	}))
-	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			s.conns.Add(1)
-		}
-	}
-	s.Start()
+	s := httptest.NewServer(handle)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -150,7 +130,7 @@ func TestStreamGoesOnWithTheShopsThatAreThere(t *testing.T) {
 func TestStreamLearnsWhatRepliesAre(t *testing.T) {
 	var n atomic.Int64
 	shop := newShopLike(t, func(w http.ResponseWriter, r *http.Request) {
-		switch n.Add(1) % 5 {
+		switch n.Add(1) % 6 {
 		case 0:
 			w.Header().Set(web.HeldHeader, "1000-2000")
 		case 1:
@@ -158,16 +138,19 @@ func TestStreamLearnsWhatRepliesAre(t *testing.T) {
 			_, _ = w.Write([]byte(`{"code":"sold_out"}`))
 		case 2:
 			w.Header().Set("Connection", "close")
-			w.WriteHeader(http.StatusServiceUnavailable)
+			http.Error(w, "<h1>Bad Gateway</h1>", http.StatusBadGateway)
 		case 3:
 			panic(http.ErrAbortHandler)
 		case 4:
 			<-r.Context().Done() // wait until the client gives up
+		case 5:
+			w.Header().Set(web.HeldHeader, "yesterday")
 		}
 	})
-	counts, _ := flow(t.Context(), t, streamTo(t, 50, 50, always, shop.URL), 2*time.Second)
+	counts, _ := flow(t.Context(), t, streamTo(t, 60, 60, always, shop.URL), 2*time.Second)
 	if counts.served != 10 || counts.soldOut != 10 || counts.failed != 10 ||
-		counts.reasons[codeOther] != 10 || counts.reasons[codeCutOff] != 10 || counts.reasons[codeTimedOut] != 10 {
+		counts.reasons[codeOther] != 10 || counts.reasons[codeCutOff] != 10 || counts.reasons[codeTimedOut] != 10 ||
+		counts.reasons[codeNotAReply] != 10 {
 		t.Errorf("%d served, %d sold out, %d failed, %v; want 10 of each", counts.served, counts.soldOut, counts.failed,
 			counts.reasons)
 	}
@@ -261,7 +244,7 @@ func TestPoolKeepsToItsConnections(t *testing.T) {
 	p := newPool(most)
 	p.most = most
 	defer p.close()
-	shops := []*shopLike{newShopLike(t, fine), newShopLike(t, fine)}
+	shops := []*httptest.Server{newShopLike(t, fine), newShopLike(t, fine)}
 	get := func(target int) *conn {
 		t.Helper()
 		c := connTo(t, p, target, shops[target].URL)

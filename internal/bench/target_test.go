@@ -188,22 +188,3 @@ func TestUnlearnedOutcomesMakeAnInterval(t *testing.T) {
 		}
 	}
 }
-
-// Only a reply that came from a shop counts as a reply.
-func TestRepliesOfSomethingElse(t *testing.T) {
-	var n atomic.Int64
-	url := inFront(t, open(t, ""), func(w http.ResponseWriter, r *http.Request, shop http.Handler) {
-		switch {
-		case r.Method != http.MethodPost:
-			shop.ServeHTTP(w, r)
-		case n.Add(1)%2 == 0:
-			http.Error(w, "<h1>Bad Gateway</h1>", http.StatusBadGateway)
-		default:
-			w.Header().Set("Oversell-Held", "yesterday")
-		}
-	})
-	row := run(t, against(url))["v6_watchdog/calm"]
-	if row.Reasons["other"] != 50 || row.Failed != 50 || row.Reasons["not_a_reply"] != 50 || row.Unknown != 50 {
-		t.Errorf("%d failed, %d unknown, %v", row.Failed, row.Unknown, row.Reasons)
-	}
-}

@@ -139,7 +139,6 @@ const (
 	maxStock     = 1_000_000
 	maxReplicas  = 16
 	minTTL       = 10 * time.Millisecond
-	maxDuration  = time.Hour
 )
 
 const (
@@ -255,8 +254,8 @@ func (c Config) Check() error {
 		Within(fmt.Sprint("a stock of ", c.Stock), c.Stock, 1, maxStock),
 		Within(present.Plural(c.Instances, "instance"), c.Instances, 1, MaxInstances),
 		Within(fmt.Sprint(present.Plural(c.Replicas, "replica"), " of an accepted order"), c.Replicas, 0, maxReplicas),
-		Within(fmt.Sprint("a ttl of ", c.TTL), c.TTL, minTTL, maxDuration),
-		Within(fmt.Sprint("a wait of ", c.Wait), c.Wait, time.Millisecond, maxDuration),
+		Within(fmt.Sprint("a ttl of ", c.TTL), c.TTL, minTTL, MaxDuration),
+		Within(fmt.Sprint("a wait of ", c.Wait), c.Wait, time.Millisecond, MaxDuration),
 		Within(fmt.Sprint("work of ", c.Work), c.Work, 0, time.Minute),
 	)
 	switch {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -131,21 +130,11 @@ func (s *ChaosServers) redisDo(command ...any) func(context.Context) error {
 func (s *ChaosServers) loseKeys(ctx context.Context, sku, what string) error {
 	ctx, cancel := context.WithTimeout(ctx, faultTimeout)
 	defer cancel()
-	prefix := "oversell:{" + sku + "}" + what
-	var keys []string
-	found := s.admin.Scan(ctx, 0, prefix+"*", 1000).Iterator()
-	for found.Next(ctx) {
-		if strings.HasPrefix(found.Val(), prefix) {
-			keys = append(keys, found.Val())
-		}
+	keys, err := s.admin.Keys(ctx, "oversell:{"+sku+"}"+what+"*").Result()
+	if err == nil && len(keys) > 0 { // none: they were already gone, or the stock is in the database
+		err = s.admin.Del(ctx, keys...).Err()
 	}
-	if err := found.Err(); err != nil {
-		return fmt.Errorf("looking for the keys of %s: %w", sku, err)
-	}
-	if len(keys) == 0 {
-		return nil // they were already gone, or the stock is in the database
-	}
-	if err := s.admin.Del(ctx, keys...).Err(); err != nil {
+	if err != nil {
 		return fmt.Errorf("deleting the keys of %s: %w", sku, err)
 	}
 	return nil

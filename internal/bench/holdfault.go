@@ -36,23 +36,26 @@ const (
 	betweenHeld = 5 // one in this many payments
 )
 
-// inject injects the faults of the condition until ctx ends. It returns, in order, the seams where
-// it injected a fault, or the partners that it cut shops off from. It returns an error if a fault
-// could not be injected.
-func (r *holdRow) inject(ctx context.Context) ([]string, error) {
+// inject injects the faults of the condition, and returns when ctx ends. It returns, in order, the
+// seams where it injected a fault, or the partners that it cut shops off from. It returns an error if
+// a fault could not be injected.
+func (r *holdRow) inject(ctx context.Context) (met []string, err error) {
 	switch r.cond {
 	case catalog.Late:
-		return r.late(ctx)
+		met, err = r.late(ctx)
 	case catalog.Crash:
-		return r.crash(ctx)
+		met, err = r.crash(ctx)
 	case catalog.Pause:
-		return r.pause(ctx)
+		met, err = r.pause(ctx)
 	case catalog.Partition:
-		return r.partition(ctx)
+		met, err = r.partition(ctx)
 	case catalog.Failover:
-		return r.failOver(ctx)
+		met, err = r.failOver(ctx)
 	}
-	return nil, nil
+	if err == nil {
+		r.disarm(ctx)
+	}
+	return met, err
 }
 
 // late delays some payments between their check and their write, until their hold has expired.
@@ -119,7 +122,6 @@ func (r *holdRow) crash(ctx context.Context) (met []string, err error) {
 			return met, err
 		}
 	}
-	r.disarm(ctx)
 	return met, nil
 }
 
@@ -148,7 +150,6 @@ func (r *holdRow) pause(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.disarm(ctx)
 	return []string{string(BeforeClaim)}, nil
 }
 
@@ -181,11 +182,6 @@ func (r *holdRow) disarm(ctx context.Context) {
 // A shop that is cut off from the database has no open transaction: the fault is the late write, not
 // a lock in the database that all others wait for.
 func (r *holdRow) partition(ctx context.Context) (met []string, err error) {
-	defer func() {
-		if err == nil {
-			r.disarm(ctx)
-		}
-	}()
 	for _, cut := range []struct {
 		from   string
 		at     fleet.Seam

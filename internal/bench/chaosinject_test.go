@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/fault"
 	"oversell/internal/fleet"
+	"oversell/internal/page/texts"
 	"oversell/internal/stock"
 )
 
@@ -359,6 +361,30 @@ func TestSaleWithoutAFaultIsNotAsExpected(t *testing.T) {
 		d := chaosDiffers(catalog.Leeway{}, &report.Chaos{SoldOut: true, Faults: faults})
 		if injected := len(faults) == 2; (d.String() == "") != injected {
 			t.Errorf("%+v: %q", faults, d)
+		}
+	}
+}
+
+// Every way in which a row under chaos can differ from the expectation is translated into Chinese.
+func TestChaosDifferencesAreToldInChinese(t *testing.T) {
+	l, err := texts.OfBench("zh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range []report.Chaos{{SoldOut: true}, {
+		Missing: 1, Duplicates: 2, Foreign: 3, Oversold: 4, Stranded: 5, Remaining: 6,
+		Faults: []report.Fault{
+			{Kind: "redis-oom", At: 1.5, Again: new(9.25), Limit: 2},
+			{Kind: "shop-kill", At: 2, Limit: 5},
+			{Kind: "db-kill", At: 3, Skipped: true, Error: "EOF"},
+		},
+	}} {
+		differs := chaosDiffers(catalog.Leeway{}, &found)
+		told := differs.Translate(l.Say)
+		for _, word := range regexp.MustCompile(`[A-Za-z]{2,}[\w-]*`).FindAllString(told, -1) {
+			if !regexp.MustCompile(`^(redis-oom|shop-kill|db-kill|EOF)$`).MatchString(word) {
+				t.Errorf("%q is left of %q in %q", word, differs.String(), told)
+			}
 		}
 	}
 }

@@ -3,14 +3,18 @@
 package bench_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/fleet"
 	"oversell/internal/stock"
 )
 
@@ -161,4 +165,54 @@ func TestWithoutTheSecondLookEverybodyLoads(t *testing.T) {
 			t.Errorf("%s: %d loads by 50 readers, want far more than the 1 with it", name, row.DBLoads)
 		}
 	}
+}
+
+// Requests that are under way at an interruption must not write anything after the item was
+// removed.
+func TestInterruptedBenchLeavesNothing(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, "embedded")
+	cfg.Work, cfg.Stock = 20*time.Millisecond, 300
+	cfg.Conditions = []catalog.Condition{catalog.Partition}
+	cfg.Strategies = []string{"v6_watchdog"}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	stop := &stopper{at: "v6_watchdog/partition", done: 10, cancel: cancel}
+	if _, err := bench.Run(ctx, cfg, stop); !errors.Is(err, errStop) {
+		t.Errorf("Run: %v", err)
+	}
+	left, err := backendtest.DialRedis(t, cfg.RedisURL).Keys(t.Context(), "*{bench-*").Result()
+	if must(t, err); len(left) > 0 {
+		t.Errorf("the bench leaves behind %v", left)
+	}
+}
+
+// A strategy in the database stays correct when a holder is killed in the middle of a transaction.
+func TestDatabaseHoldsWhenAHolderIsKilled(t *testing.T) {
+	t.Parallel()
+	backendtest.Need(t, "redis-server", "mariadbd")
+	cfg := config(t, "local")
+	cfg.Strategies = []string{"sql_conditional", "sql_version", "sql_for_update", "sql_get_lock", "sql_units"}
+	cfg.Conditions = []catalog.Condition{catalog.Crash}
+	rows := run(t, cfg)
+	checkExpected(t, rows)
+	for name, row := range rows {
+		// The time cannot exceed that of all connections of both pools during the whole run.
+		if most := 64 * row.Wall / float64(row.Sold); fleet.LiveWords &&
+			(row.ConnectionTime == nil || *row.ConnectionTime <= 0 || *row.ConnectionTime > most) {
+			t.Errorf("%s: connections for %v ms a sale, want some and at most %.1f", name, row.ConnectionTime, most)
+		}
+	}
+}
+
+// lockServers runs the nodes of Redlock and an etcd until the end of the test.
+func lockServers(t *testing.T) lockservers.Addresses {
+	t.Helper()
+	specs := lockservers.Specs{Redlock: "embedded", Etcd: "local"}
+	servers, err := lockservers.New(t.Context(), specs, catalog.NeedsNodes, catalog.NeedsEtcd)
+	must(t, err)
+	t.Cleanup(func() { _ = servers.Close() })
+	at, _, err := servers.Open(t.Context(), catalog.NeedsNodes, catalog.NeedsEtcd)
+	must(t, err)
+	return at
 }

@@ -46,12 +46,18 @@ type span struct {
 	seam      fleet.Seam // where a process was killed; "": in the work of a holder
 }
 
-// begin records that a fault begins now. Call end when it is over.
-func (f *faults) begin(kind FaultKind) (end func()) {
+// add records a fault that begins now, and returns its index.
+func (f *faults) add(s span) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := len(f.all)
-	f.all = append(f.all, span{kind: kind, at: time.Now()})
+	s.at = time.Now()
+	f.all = append(f.all, s)
+	return len(f.all) - 1
+}
+
+// begin records that a fault begins now. Call end when it is over.
+func (f *faults) begin(kind FaultKind) (end func()) {
+	n := f.add(span{kind: kind})
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -59,18 +65,9 @@ func (f *faults) begin(kind FaultKind) (end func()) {
 	}
 }
 
-// overstay records that a holder is slow or late until the given time.
-func (f *faults) overstay(kind FaultKind, until time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.all = append(f.all, span{kind: kind, at: time.Now(), until: until})
-}
-
 // kill kills a process at a seam, or in the work of a holder.
 func (f *faults) kill(m *fleet.Member, at fleet.Seam) {
-	f.mu.Lock()
-	f.all = append(f.all, span{kind: Killed, at: time.Now(), seam: at})
-	f.mu.Unlock()
+	f.add(span{kind: Killed, seam: at})
 	m.Kill()
 }
 

@@ -249,13 +249,12 @@ func (r *run) overstayed(ctx context.Context) error {
 	err := r.shops.Each(func(m *fleet.Member) error {
 		select {
 		case until := <-m.HeldUp:
-			first := !found.Swap(true)
-			if r.cond != catalog.Late {
-				r.faults.overstay(Slow, until)
-				return nil
+			first, kind := !found.Swap(true), Slow
+			if r.cond == catalog.Late {
+				kind = Late
 			}
-			r.faults.overstay(Late, until)
-			if first {
+			r.faults.add(span{kind: kind, until: until})
+			if first && kind == Late {
 				return r.shops.stay(ctx, until.Add(r.cfg.linger()), nil)
 			}
 		case <-ctx.Done():

@@ -180,6 +180,17 @@ func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
 	if len(run.Rows) != 2 {
 		t.Errorf("the rows are %+v", run.Rows)
 	}
+
+	// A look at this run does not cost the next one, which is under way, the curve of its first case.
+	begun, err := http.Post(site+"api/runs", "application/json", strings.NewReader(
+		`{"strategies":["none","v6_watchdog"],"requests":2000,"stock":2000,"work_us":100000}`))
+	must(t, err)
+	begun.Body.Close()
+	b.Until(text(".live h2") + ` === "Case 2 of 2"`)
+	pagetest.Eval[string](b, fmt.Sprintf(`location.hash = "#/run/%s"`, id))
+	b.Until(text(".live h2") + ` === "Earlier run: done"`)
+	click(b, ".elsewhere a")
+	b.Until(text(".live h2") + ` === "Case 2 of 2" && document.querySelector(".lane[data-n='1'] .sold") !== null`)
 	b.Quiet()
 }
 

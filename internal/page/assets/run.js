@@ -133,10 +133,11 @@ function newRuns({ form, stage, result, earlier, elsewhere }, list, signal) {
     /** leave is called before the stream is opened anew. */
     leave: () => joined = false,
     /** go shows the runs of an address. */
-    go(at) {
+    async go(at) {
       ids = idsOf(at);
       stage.look(caseOf(at));
-      return draw();
+      await draw();
+      if (own() && latest?.settings && !latest.ended) record(latest.id); // the stage may have shown another run
     },
   };
 }

@@ -74,13 +74,14 @@ function newBuying(strategy, look, ordered) {
   let asked = 0; // counts the purchases and sales, so that a reply of an earlier sale is ignored
 
   async function purchase() {
+    buy.disabled = true;
+    await look(); // a new sale may have begun; what is said from here on is about the sale that is on now
     const mine = ++asked;
     const show = (name, text) => {
       if (mine !== asked) return;
       outcome.className = `outcome ${name}`;
       outcome.textContent = text;
     };
-    buy.disabled = true;
     show("", t("shop.waiting"));
     const { name, quantity } = strategy();
     const by = name ? `?strategy=${encodeURIComponent(name)}` : "";

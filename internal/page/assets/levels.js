@@ -137,9 +137,8 @@ export function newCard(act) {
     },
     blank: () => mark(""),
     failed(error) {
-      const away = error.code === "unreachable"; // the schedule was not judged
-      const why = away ? [error.message] : [el("strong", t("play.impossible")), " ", error.detail ?? error.message];
-      mark("failed", ...why);
+      const refused = error.status === 400; // otherwise the schedule was not judged
+      mark("failed", ...(refused ? [el("strong", t("play.impossible")), " ", error.detail] : [error.message]));
     },
   };
 }

@@ -210,7 +210,7 @@ function newFrame(levels, game, act) {
     },
     busy: board.busy,
     failed(error) {
-      if (error.code !== "unreachable") blank(); // the board shows the earlier moves
+      if (error.status === 400) blank(); // the board shows the earlier moves
       undo.disabled = restart.disabled = false;
       card.failed(error);
     },

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -119,6 +120,14 @@ func TestPageTellsEverythingInChinese(t *testing.T) {
 
 	t.Run("schedules", func(t *testing.T) { schedulesInChinese(t, b, site) })
 	t.Run("stages", func(t *testing.T) { stagesInChinese(t, b, site) })
+
+	for range 16 { // as many streams as one address may have
+		res, err := http.Get(site + "api/runs/events")
+		must(t, err)
+		t.Cleanup(func() { _ = res.Body.Close() })
+	}
+	b.Visit(site, "?lang=zh&late#/run", desk)
+	b.Until(text(".live > .alarm") + ` === "打开的页面太多了。"`)
 }
 
 // schedulesInChinese checks the texts that the page shows for schedules, and for one that cannot be

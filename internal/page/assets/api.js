@@ -52,7 +52,6 @@ export function authorization() {
  * aborted, even if the reply has arrived.
  */
 export async function call(path, { method = "GET", body, headers = {}, signal } = {}) {
-  const given = token();
   headers = { ...headers, ...authorization() };
   let reply;
   try {
@@ -61,14 +60,18 @@ export async function call(path, { method = "GET", body, headers = {}, signal } 
     if (error.name === "AbortError") throw error;
     throw new Problem({ status: 0, code: "unreachable", detail: error.message });
   }
-  const json = await reply.json().catch(() => null);
+  const result = reply.ok ? await reply.json().catch(() => null) : await problemOf(reply);
   signal?.throwIfAborted();
-  if (!reply.ok) {
-    const problem = json ?? { status: reply.status, code: "", detail: `${reply.status} ${reply.statusText}` };
-    if (problem.code === "no_token" && given) problem.code = printable(given) ? "wrong_token" : "bad_token";
-    throw new Problem(problem);
-  }
-  return json;
+  if (!reply.ok) throw result;
+  return result;
+}
+
+/** problemOf returns the Problem of a reply that is not ok. */
+export async function problemOf(reply) {
+  const { status, statusText } = reply;
+  const problem = await reply.json().catch(() => null) ?? { status, code: "", detail: `${status} ${statusText}` };
+  if (problem.code === "no_token" && token()) problem.code = printable(token()) ? "wrong_token" : "bad_token";
+  return new Problem(problem);
 }
 
 /** key makes an idempotency key for one click, so that a request that is sent twice takes effect once. */

@@ -1,13 +1,14 @@
 // Server-sent events, read with fetch: an EventSource cannot send the token.
 
-import { at, authorization, call, hasShop } from "./api.js";
+import { at, authorization, call, hasShop, problemOf } from "./api.js";
+import { t } from "./text.js";
 
 // Milliseconds until a lost or refused stream is opened again, plus up to half as many, at random.
 const reopen = 2000;
 
 /**
  * listen opens a stream of events and passes the JSON of each event to on[its name]. It calls opened when the stream
- * has begun, and ended when it is over, with true if the shop ended it regularly. close does not call ended.
+ * has begun, and ended when it is over, with the reason unless the shop ended it regularly. close does not call ended.
  */
 function listen(path, on, opened, ended) {
   const stop = new AbortController();
@@ -15,7 +16,7 @@ function listen(path, on, opened, ended) {
 
   async function read() {
     const reply = await fetch(at(path), { headers: authorization(), cache: "no-store", signal });
-    if (!reply.ok) throw new Error(`${reply.status} ${reply.statusText}`);
+    if (!reply.ok) throw await problemOf(reply);
     opened();
     const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
@@ -37,7 +38,8 @@ function listen(path, on, opened, ended) {
     }
   }
 
-  read().then(() => true, () => false).then((whole) => signal.aborted || ended(whole));
+  const why = ({ status, message }) => (status ? message : t("live.lost")); // only a Problem has a status
+  read().then(() => "", why).then((reason) => signal.aborted || ended(reason));
   return { close: () => stop.abort() };
 }
 
@@ -58,8 +60,9 @@ function replay(on) {
 
 /**
  * follow keeps a stream of events open while the page is visible, because a browser has few connections to a host. It
- * calls before each time it opens a stream. It calls lost with true when a stream broke off or the shop is closing, and
- * with false when a stream has begun or has ended regularly. It returns a function that ends the stream.
+ * calls before each time it opens a stream. It calls lost with the reason when a stream was refused or broke off or the
+ * shop is closing, and with "" when a stream has begun or has ended regularly. It returns a function that ends the
+ * stream.
  */
 export function follow(path, on, before, lost) {
   if (!hasShop) return replay(on);
@@ -77,8 +80,8 @@ export function follow(path, on, before, lost) {
       over = true;
       on.closing();
     };
-    stream = listen(path, { ...on, closing }, () => lost(false), (whole) => { // a stream has a maximum duration
-      const broke = over || !whole;
+    stream = listen(path, { ...on, closing }, () => lost(""), (reason) => { // a stream has a maximum duration
+      const broke = over ? t("live.lost") : reason;
       lost(broke);
       again = setTimeout(open, broke ? reopen * (1 + Math.random() / 2) : 0);
     });

@@ -117,7 +117,7 @@ function newHead(stop, refused) {
   const phase = el("p.small.phase", { role: "status", "aria-live": "polite" });
   const stopping = el("button.danger", { hidden: true, onclick: halt }, t("run.stop"));
   const refusal = el("span.alarm", { role: "alert" });
-  const lost = el("p.small.alarm", { hidden: true }, t("live.lost"));
+  const lost = el("p.small.alarm", { hidden: true });
 
   async function halt() {
     stopping.disabled = true;
@@ -148,7 +148,11 @@ function newHead(stop, refused) {
       refusal.textContent = "";
       stopping.hidden = true;
     },
-    lost: (is) => lost.hidden = !is,
+    /** lost says why no stream is open. "" means that there is one. */
+    lost(reason) {
+      lost.textContent = reason;
+      lost.hidden = !reason;
+    },
   };
 }
 

@@ -3,13 +3,18 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
+	"oversell/internal/bench/report"
 	"oversell/internal/bench/report/pagetest"
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
 	"oversell/internal/lab"
+	"oversell/internal/message"
 )
 
 // resolved evaluates an expression in the page, and returns the value of its promise. The
@@ -118,6 +123,7 @@ func TestPageTellsEverythingInChinese(t *testing.T) {
 	  { conditions: ["crash"], instances: 1 }, { moon: 1 }, { stock: "many" },
 	])`)
 
+	differencesInChinese(t, b)
 	t.Run("schedules", func(t *testing.T) { schedulesInChinese(t, b, site) })
 	t.Run("stages", func(t *testing.T) { stagesInChinese(t, b, site) })
 
@@ -128,6 +134,27 @@ func TestPageTellsEverythingInChinese(t *testing.T) {
 	}
 	b.Visit(site, "?lang=zh&late#/run", desk)
 	b.Until(text(".live > .alarm") + ` === "打开的页面太多了。"`)
+}
+
+// differencesInChinese checks what a row says if it is not as the catalog expects.
+func differencesInChinese(t *testing.T, b *pagetest.Tab) {
+	differs := []message.Message{
+		message.Newf("the fault was not injected: %v", message.Text("")),
+		message.Text("the catalog has no expectation for this case"),
+	}
+	untrue := report.Audit{AcknowledgedMissing: 1, Unreported: 2, Duplicates: 3}.Untrue()
+	for _, verdict := range []figures.Verdict{figures.Oversold, figures.Undersold, figures.Stuck, figures.Unknown} {
+		e := catalog.Expectation{Verdicts: []figures.Verdict{figures.OK, figures.Drift}, MaxHolders: 1}
+		wrong := e.Check(catalog.Outcome{Verdict: verdict, MaxHolders: 2})
+		differs = append(differs, message.Join("%v; %v", wrong, untrue))
+	}
+	messages, err := json.Marshal(differs)
+	must(t, err)
+	for _, said := range resolved[[]string](t, b, string(messages)+`.map((message) => told("", message))`) {
+		if strings.ContainsAny(said, "abcdefghijklmnopqrstuvwxyz") {
+			t.Errorf("not translated: %s", said)
+		}
+	}
 }
 
 // schedulesInChinese checks the texts that the page shows for schedules, and for one that cannot be

@@ -3,7 +3,7 @@
 import { at, hasShop } from "./api.js";
 import { el, head, put, scroll } from "./dom.js";
 import { newCurves } from "./plot.js";
-import { clockTime, language, named, number, t } from "./text.js";
+import { clockTime, language, named, number, t, told } from "./text.js";
 
 const marks = {
   ok: "holds",
@@ -72,7 +72,8 @@ export function results({ id, settings, redis = "", db = "", ...run }, chosen, p
       pictured(row, n, { id, chosen, picture }),
       el("td", named(`condition.${row.condition}`, row.condition)),
       el("td", verdict(row), row.verdict === "not comparable" && el("span.small", ` ${t("results.realRedis")}`),
-        row.expected === false && el("span.small", { title: row.differs ?? "" }, ` ${t("results.unexpected")}`)),
+        row.expected === false
+        && el("span.small", { title: told(row.differs ?? "", row.message) }, ` ${t("results.unexpected")}`)),
       shown.map(([name, show]) => el("td.number", { "data-figure": name }, show(row, most))));
   const lines = run.rows.map((row, i) => line(row, i + 1)).filter(Boolean); // some rows may not have arrived yet
   return [el("h2", t("run.results")),

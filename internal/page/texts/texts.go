@@ -4,7 +4,8 @@
 // en.json and zh.json contain the texts of the page by their keys. zh.told.json contains the
 // translations of sentences that the programs write in English, by their format (see package
 // message). zh.lab.json and zh.bench.json contain the translations of sentences that occur only in
-// the reports of the lab and of the bench. The page need not load these two files.
+// the reports of the lab and of the bench, or that are told differently there. The page need not load
+// these two files.
 package texts
 
 import (

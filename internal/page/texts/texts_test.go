@@ -34,9 +34,9 @@ func said(t *testing.T, reports string) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for english := range some {
-			if _, twice := all[english]; twice {
-				t.Errorf("%q is translated in two files", english)
+		for english, text := range some {
+			if all[english] == text {
+				t.Errorf("%q has the same translation in two files", english)
 			}
 		}
 		maps.Copy(all, some)

@@ -2,7 +2,7 @@
 
 import { hasShop } from "./api.js";
 import { el, put } from "./dom.js";
-import { choose, language, languages, learn, preferred, remember, t } from "./text.js";
+import { choose, language, languages, learn, named, preferred, remember, t } from "./text.js";
 
 const parts = ["run", "break", "play", "read", "shop", "teach"];
 const systemDark = matchMedia("(prefers-color-scheme: dark)");
@@ -57,13 +57,17 @@ async function go() {
     const shown = await part.show(box, at, page);
     if (mine === turn) open = { name: at.name, ...shown };
   } catch (error) {
-    if (mine !== turn) return;
-    leave();
-    view.replaceChildren(
-      el("div.trouble", { role: "alert" }, el("p", t("page.failed")), el("p.small", error.message),
-        el("button", { onclick: go }, t("page.again")))
-    );
+    if (mine === turn) trouble(error, go);
   }
+}
+
+/** trouble shows an error in place of a part, with a button that calls again. There may be no texts yet. */
+function trouble(error, again) {
+  leave();
+  view.replaceChildren(
+    el("div.trouble", { role: "alert" }, el("p", named("page.failed", "This part could not be shown.")),
+      el("p.small", error.message), el("button", { onclick: again }, named("page.again", "Try again")))
+  );
 }
 
 /** loaded returns the module of a part. It replaces the browser's own error for a module that cannot be loaded. */
@@ -114,19 +118,21 @@ function label() {
   button.lang = next === "zh" ? "zh-CN" : next;
 }
 
-/** speak changes the language. */
-async function speak(name) {
-  await choose(name);
+/** speak changes the language. It remembers one that the reader has chosen, once its texts are there. */
+async function speak(name, chosen = false) {
+  turn++; // a part that is loading would be in the old language
+  try {
+    await choose(name);
+  } catch (error) {
+    return trouble(error, () => speak(name, chosen));
+  }
+  if (chosen) remember("language", name);
   label();
   leave();
   await go();
 }
 
-document.getElementById("language").addEventListener("click", () => {
-  const next = language === "en" ? "zh" : "en";
-  remember("language", next);
-  speak(next);
-});
+document.getElementById("language").addEventListener("click", () => speak(language === "en" ? "zh" : "en", true));
 
 document.getElementById("theme").addEventListener("click", () => {
   const { dataset } = document.documentElement;

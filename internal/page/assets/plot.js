@@ -1,6 +1,6 @@
 // Plots, drawn by uPlot, which is loaded when there is something to draw.
 
-import { colour, el } from "./dom.js";
+import { colour, el, put } from "./dom.js";
 import { number, t } from "./text.js";
 
 const height = 220;
@@ -11,7 +11,10 @@ const file = (name) => new URL(`uplot/${name}`, import.meta.url).href;
 /** library loads uPlot, once. */
 function library() {
   loaded ??= new Promise((done, failed) => {
-    const onerror = () => failed(new Error("uPlot"));
+    const onerror = () => {
+      loaded = null; // it can be loaded again
+      failed(new Error("uPlot"));
+    };
     document.head.append(el("link", { rel: "stylesheet", href: file("uPlot.min.css") }),
       el("script", { src: file("uPlot.iife.min.js"), onload: () => done(globalThis.uPlot), onerror }));
   });
@@ -39,6 +42,7 @@ function newChart(host, style, columns) {
     making = true;
     const UPlot = await library().catch(() => null);
     making = false;
+    put(host, !UPlot && el("p.alarm", t("problem.unreachable")));
     if (!UPlot || ended || host.clientWidth === 0) return;
     const width = host.clientWidth;
     chart = new UPlot({ width, height, cursor, legend: { live: false }, ...style() }, columns(UPlot), host);

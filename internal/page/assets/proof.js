@@ -4,7 +4,7 @@
 import { call, hasShop, wantsToken } from "./api.js";
 import { byCommand, el, every, head, put, say, scroll, submitted, tokenInput } from "./dom.js";
 import { seconds } from "./picture.js";
-import { t } from "./text.js";
+import { number, t } from "./text.js";
 
 const goalName = (goal) => t(`proof.goal.${goal}`);
 
@@ -70,7 +70,7 @@ export function allProofs(record, play = null) {
 function proofTable({ goals, results }, play) {
   const row = (result) =>
     el("tr", el("th", { scope: "row" }, result.strategy), el("td", result.buyers),
-      goals.map((goal) => el("td", cell(result, goal, play))), el("td", result.states.toLocaleString()));
+      goals.map((goal) => el("td", cell(result, goal, play))), el("td", number(result.states)));
   return el("table.proofs",
     head([t("proof.strategy")], [t("proof.buyers")], ...goals.map((goal) => [goalName(goal)]), [t("proof.states")]),
     el("tbody", results.map(row)));
@@ -117,7 +117,7 @@ function newSearch(level, recorded, goals, list) {
     put(found, el("p.pair", bar, count, el("button", { onclick: stop }, t("play.search.stop"))));
     stopAsking = every(500, async () => {
       const far = await call("/api/schedule/progress", { signal }).catch(() => null);
-      if (far?.strategy !== asked.strategy) return;
+      if (far?.strategy !== asked.strategy || far.buyers !== asked.buyers) return; // another search
       bar.max = recorded(asked)?.states ?? far.states + far.open;
       bar.value = far.states - far.open;
       count.textContent = t("proof.far", far);

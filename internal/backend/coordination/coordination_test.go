@@ -76,6 +76,11 @@ func TestMissingServers(t *testing.T) {
 	if !errors.Is(err, backend.ErrMissing) || !strings.Contains(err.Error(), "apt-get install") {
 		t.Errorf("%v; want %v and how to install it", err, backend.ErrMissing)
 	}
+	empty := t.TempDir()
+	t.Setenv("ZOOKEEPER_HOME", empty)
+	if err := FindZooKeeper(); !errors.Is(err, backend.ErrMissing) || !strings.Contains(err.Error(), empty) {
+		t.Errorf("%v; want %v and the empty folder", err, backend.ErrMissing)
+	}
 }
 
 func TestStartIsGivenUp(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"net"
 	"os"
@@ -113,6 +114,10 @@ func FindZooKeeper() error {
 func findZooKeeper() (java, classPath string, err error) {
 	if home := os.Getenv("ZOOKEEPER_HOME"); home != "" {
 		classPath = filepath.Join(home, "lib", "*")
+		if jars, _ := fs.Glob(os.DirFS(home), "lib/zookeeper-*.jar"); len(jars) == 0 {
+			return "", "", fmt.Errorf("zookeeper %w (nor in %s, by ZOOKEEPER_HOME): unpack its archive there",
+				backend.ErrMissing, home)
+		}
 	} else if _, err := os.Stat(debianJar); err == nil {
 		classPath = debianJar + string(os.PathListSeparator) + debianLogger
 	} else {

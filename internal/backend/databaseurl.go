@@ -119,7 +119,7 @@ func DatabaseAddr(url string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if c := target.mysql; c == nil || c.Net != "tcp" || c.TLSConfig != "" || c.TLS != nil {
+	if c := target.mysql; c == nil || c.Net != "tcp" || c.TLS != nil {
 		return "", ErrNotRelayed
 	}
 	return target.mysql.Addr, nil

@@ -44,8 +44,12 @@ func TestDatabaseAddr(t *testing.T) {
 	if want := "u:p@tcp(127.0.0.1:1)/db?readTimeout=1m0s"; through != want || err != nil {
 		t.Errorf("through a relay it is %q, %v; want %q", through, err, want)
 	}
+	if _, err := DatabaseAddr(dsn + "&tls=false"); err != nil {
+		t.Errorf("explicitly without TLS: %v", err)
+	}
 	for _, other := range []string{
 		"sqlite:shop.db", "u:secret@unix(/run/mysqld.sock)/db", "u:secret@tcp(h)/db?tls=true",
+		"u:secret@tcp(h)/db?tls=preferred",
 	} {
 		if _, err := DatabaseAddr(other); !errors.Is(err, ErrNotRelayed) {
 			t.Errorf("%s: %v, want %v", other, err, ErrNotRelayed)

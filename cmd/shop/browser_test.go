@@ -341,7 +341,7 @@ func TestPageSellsByHolds(t *testing.T) {
 	b.Until(text(".verdict") + `.startsWith("✓ 1 of 1 sold, each once.")`)
 	figures := func(want map[string]string) {
 		for name, value := range want {
-			b.Until(fmt.Sprintf(`%s === %q`, text(fmt.Sprintf(`[data-figure=%q] dd`, name)), value))
+			b.Until(fmt.Sprintf(`%s === %q`, text(fmt.Sprintf(`[data-fact="books.%s"] dd`, name)), value))
 		}
 	}
 	figures(map[string]string{"sold": "1", "oversold": "0", "stranded": "0", "captured": "1", "refunded": "0"})

@@ -1,5 +1,6 @@
 // The shop's API: JSON in both directions, and errors in the reader's language.
 
+import { recall, store } from "./tab.js";
 import { knows, t, told } from "./text.js";
 
 /** Problem is an error reply of the shop. */
@@ -28,12 +29,8 @@ const tokenName = "token";
 
 /** token returns or stores the visitor's token, for as long as the tab is open. */
 export function token(value) {
-  try {
-    if (value !== undefined) sessionStorage.setItem(tokenName, value);
-    return sessionStorage.getItem(tokenName) ?? "";
-  } catch {
-    return "";
-  }
+  if (value !== undefined) store(tokenName, value);
+  return recall(tokenName) ?? "";
 }
 
 /** wantsToken reports whether an error is about a missing or wrong token. */

@@ -126,8 +126,7 @@ function newTools(lab, choose) {
   const chips = ["", ...lab.losses].map(chip);
   const example = (pins) =>
     el("a", { href: addressOf({ ...everything, pins, rows: "differ" }) }, pins.map((p) => p.split("_")[0]).join(" | "));
-  const link = el("button", { onclick: () => copy(link, location.href, t("page.copied"), t("page.copy.by.hand")) },
-    t("break.link"));
+  const link = el("button", { onclick: () => copy(link, location.href) }, t("break.link"));
   const clear = el("button", { onclick: () => choose(everything) }, t("break.clear"));
   const said = (kind) => el("span", sign(kind), " ", t(`outcome.${kind}`));
   const used = kinds.filter((kind) => lab.cells.some((cell) => kindOf(cell) === kind));

@@ -71,7 +71,7 @@ export function newCases() {
 const weights = { oversold: 5, stuck: 4, drift: 3, undersold: 2, unknown: 1 };
 
 /** badness is more than 0 for a case that failed. */
-export const badness = ({ row, broken }) => (row ? weights[row.verdict] ?? 0 : Math.min(1, broken.length));
+const badness = ({ row, broken }) => (row ? weights[row.verdict] ?? 0 : Math.min(1, broken.length));
 
 const worse = (a, b) =>
   badness(b) - badness(a) || (b.row?.oversold ?? 0) - (a.row?.oversold ?? 0) || a.n - b.n;

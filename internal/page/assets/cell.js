@@ -125,7 +125,7 @@ function about(anomaly, cell, { signal }) {
   const { name, loss } = anomaly;
   const { strategy } = cell;
   const command = `go run ./cmd/lab -run ${name} -strategies ${strategy}`;
-  const button = el("button", { onclick: () => copy(button, command, t("page.copied"), t("page.copy.by.hand")) },
+  const button = el("button", { onclick: () => copy(button, command) },
     t("page.copy"));
   const link = (part) => el("a", { href: `#/${part}/${strategy}` }, t(`break.${part}`, { name: strategy }));
   return el("section.about", { "aria-label": t("break.about") },

@@ -1,7 +1,7 @@
 // A sale for a class, on the projector: where phones buy, what was sold, and the holders inside right now.
 
-import { at, call, wantsToken } from "./api.js";
-import { el, every, put, say, submitted, tokenInput } from "./dom.js";
+import { at, call } from "./api.js";
+import { el, every, put, retell, say, submitted, tokenField } from "./dom.js";
 import { named, number, t } from "./text.js";
 
 const mostSquares = 200;
@@ -73,7 +73,7 @@ export function newScene() {
     most.textContent = t("class.most", { n: top });
     const [kind, text] = judged({ initial, remaining, sold, oversold, inside });
     verdict.className = `outcome verdict ${kind}`;
-    if (verdict.textContent !== text) verdict.textContent = text; // a screen reader repeats what is set
+    retell(verdict, text);
   }
   return { node, draw };
 }
@@ -101,8 +101,7 @@ function newTeacher(state, strategies, look) {
   const worked = el("output", { for: "class-work" });
   const bounds = { type: "number", min: 1, max: 1000, value: item.initial, required: true };
   const units = el("input", { id: "class-units", ...bounds });
-  const secret = tokenInput("class-secret");
-  const field = el("div.pair", { hidden: !room.token }, el("label", { for: "class-secret" }, t("page.token")), secret);
+  const secret = tokenField("class-secret", !room.token);
   const outcome = el("p.told", { role: "alert" });
   const begin = el("button.primary", { type: "submit" }, t("class.begin"));
 
@@ -127,7 +126,7 @@ function newTeacher(state, strategies, look) {
       say(t("shop.offered"));
     } catch (error) {
       outcome.textContent = error.message;
-      if (wantsToken(error)) secret.focus();
+      secret.refused(error);
     }
     begin.disabled = false;
     await look();
@@ -138,7 +137,7 @@ function newTeacher(state, strategies, look) {
   const labelled = (id, ...nodes) => el("div.field", el("label", { for: id }, t(id.replace("-", "."))), ...nodes);
   return {
     node: el("form.panel.teacher", { onsubmit: submitted(start), "aria-label": t("class.teacher") },
-      el("div.pair", el("h2", t("class.teacher")), field, outcome),
+      el("div.pair", el("h2", t("class.teacher")), secret.node, outcome),
       el("div.teaching", labelled("class-strategy", choice), labelled("class-work", work, worked),
         labelled("class-units", units), begin), about, el("p.small", t("class.next"))),
   };

@@ -1,10 +1,9 @@
 // A sale without a payment, as a shopper sees it on a phone: the units left, one button, and the outcome of the order.
 
 import { call, key, token } from "./api.js";
-import { el, every, head, put, scroll, submitted } from "./dom.js";
-import { newSale } from "./newsale.js";
+import { el, every, fact, head, lesson, put, say, scroll, submitted, tokenField } from "./dom.js";
 import { recall, store } from "./tab.js";
-import { clockTime, language, named, t, told } from "./text.js";
+import { clockTime, number, t, told } from "./text.js";
 
 const sku = "hot";
 const mostOrders = 50;
@@ -34,7 +33,7 @@ export async function show(box, signal, alone) {
 
   function draw() {
     const { remaining, initial } = state.item;
-    left.textContent = remaining.toLocaleString(language);
+    left.textContent = number(remaining);
     buying.soldOut(remaining <= 0);
     level.style.width = `${Math.max(0, Math.min(100, (100 * remaining) / Math.max(1, initial)))}%`;
   }
@@ -144,7 +143,7 @@ function newBehind(item, look, signal) {
         el("section.panel", el("h2", t("shop.strategy")), el("p.small", t("shop.lead")), choice, about,
           el("div.pair", el("label", { for: "quantity" }, t("shop.quantity")), quantity)),
         el("section.panel", el("h2", t("shop.books")), el("p.small", t("shop.books.about")), books,
-          el("h2", t("shop.anew")), newSale(sku, item, look)));
+          el("h2", t("shop.anew")), newSale(item, look)));
     }
     await lookBehind();
   }
@@ -165,9 +164,7 @@ function newBehind(item, look, signal) {
   function describe() {
     const known = all.find((s) => s.name === choice.value);
     if (!known) return put(about);
-    const { name, adds, breaks } = known;
-    put(about, el("span", t("strategy.adds"), " ", named(`strategy.${name}.adds`, adds)), el("br"),
-      el("span", t("strategy.breaks"), " ", named(`strategy.${name}.breaks`, breaks)));
+    put(about, lesson(known));
   }
 
   async function lookBehind() {
@@ -182,10 +179,8 @@ function newBehind(item, look, signal) {
 
   function draw({ initial, remaining, sold, orders, oversold, lost_updates: lost }) {
     const alarm = { oversold: oversold > 0, lost: lost !== 0 };
-    const fact = ([name, value]) =>
-      el("div", { class: alarm[name] ? "alarm" : null }, el("dt", t(`books.${name}`)),
-        el("dd", value.toLocaleString(language)));
-    put(books, Object.entries({ initial, remaining, sold, orders, oversold, lost }).map(fact));
+    const figures = Object.entries({ initial, remaining, sold, orders, oversold, lost });
+    put(books, figures.map(([name, value]) => fact(`books.${name}`, value, alarm[name])));
   }
 
   return {
@@ -194,6 +189,32 @@ function newBehind(item, look, signal) {
     /** strategy returns the name of the strategy of a purchase, or "" for the shop's default, and the quantity. */
     strategy: () => ({ name: choice.value, quantity: Number(quantity.value) || 1 }),
   };
+}
+
+/** newSale makes the form that puts the item on sale again. item is the current item, and look fetches it again. */
+function newSale(item, look) {
+  const value = Math.min(item().initial, 1000000);
+  const stock = el("input", { id: "stock", type: "number", min: 0, max: 1000000, value, required: true });
+  const secret = tokenField("secret");
+  const offered = el("p.small", { role: "status" });
+
+  async function offer() {
+    const { name, category, keeper, limit } = item();
+    const body = { stock: Number(stock.value), name, category, keeper, limit };
+    try {
+      await call(`/api/items/${sku}`, { method: "PUT", body });
+      offered.textContent = t("shop.offered");
+      say(offered.textContent);
+    } catch (error) {
+      offered.textContent = error.message;
+      secret.refused(error);
+    }
+    await look();
+  }
+
+  return el("form.anew", { onsubmit: submitted(offer) },
+    el("div.pair", el("label", { for: "stock" }, t("shop.stock")), stock,
+      el("button", { type: "submit" }, t("shop.offer"))), secret.node, offered);
 }
 
 /** newOrders makes the table of the orders of this tab in the current sale. */

@@ -1,8 +1,8 @@
 // Elements, and functions that every part uses for them.
 
-import { token } from "./api.js";
+import { token, wantsToken } from "./api.js";
 import { el, linked, put, svg } from "./lanes.js";
-import { t } from "./text.js";
+import { named, number, t } from "./text.js";
 
 export { el, linked, put, svg };
 
@@ -23,17 +23,43 @@ export function scroll(label, ...children) {
 export const head = (...columns) =>
   el("thead", el("tr", columns.map(([title, name = null]) => el("th", { scope: "col", class: name }, title))));
 
+/** fact makes a name, which is the key of its text, and a value for a dl. */
+export const fact = (name, value, alarm = false) =>
+  el("div", { class: alarm ? "alarm" : null, "data-fact": name }, el("dt", t(name)),
+    el("dd", typeof value === "number" ? number(value) : value));
+
+/** lesson says what a strategy adds, and what still breaks. */
+export const lesson = ({ name, adds, breaks }) => [
+  el("span", t("strategy.adds"), " ", named(`strategy.${name}.adds`, adds)), el("br"),
+  el("span", t("strategy.breaks"), " ", named(`strategy.${name}.breaks`, breaks)),
+];
+
+/** retell sets the text of a node if it differs, because a screen reader repeats what is set. */
+export function retell(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
 /** submitted returns a listener that calls f when a form is submitted. */
 export const submitted = (f) => (event) => {
   event.preventDefault();
   f();
 };
 
-/** tokenInput makes a field for the shop's token, and keeps the token. */
-export function tokenInput(id) {
+/** tokenField makes a field for the shop's token, and keeps the token. */
+export function tokenField(id, hidden = true) {
   const keep = () => token(input.value);
   const input = el("input", { id, type: "password", autocomplete: "off", value: token(), oninput: keep });
-  return input;
+  const node = el("div.pair", { hidden }, el("label", { for: id }, t("page.token")), input);
+  return {
+    node,
+    input,
+    /** refused asks for the token if an error is about it. */
+    refused(error) {
+      if (!wantsToken(error)) return;
+      node.hidden = false;
+      input.focus();
+    },
+  };
 }
 
 /** byCommand makes a line with a command that shows what this page cannot show. name is the key of its text. */
@@ -45,16 +71,16 @@ export function say(text) {
 }
 
 /** copy puts a text on the clipboard, and says so on the button. */
-export async function copy(button, text, done, failed) {
+export async function copy(button, text) {
   button.dataset.before ??= button.textContent; // a second click may come while it says "copied"
   try {
     await navigator.clipboard.writeText(text);
-    button.textContent = done;
+    button.textContent = t("page.copied");
   } catch {
-    prompt(failed, text); // not allowed: the text can be selected in the prompt
+    prompt(t("page.copy.by.hand"), text); // not allowed: the text can be selected in the prompt
     return;
   }
-  say(done);
+  say(t("page.copied"));
   setTimeout(() => button.textContent = button.dataset.before, 1500);
 }
 

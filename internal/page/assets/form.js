@@ -1,7 +1,7 @@
 // The form that starts a run.
 
-import { hasShop, token, wantsToken } from "./api.js";
-import { byCommand, el, submitted, tokenInput } from "./dom.js";
+import { hasShop, token } from "./api.js";
+import { byCommand, el, submitted, tokenField } from "./dom.js";
 import { named, t } from "./text.js";
 
 const numbers = ["requests", "stock", "instances", "ttl_ms", "work_us"];
@@ -98,7 +98,7 @@ export function newForm(options, start, first) {
   const inputs = newInputs(options);
   const choices = newChoices(options);
   const { presets } = options;
-  const secret = tokenInput("run-token");
+  const secret = tokenField("run-token", false);
   const refusal = el("p.told", { role: "alert" });
   const count = el("span.small.casecount");
   const button = el("button.primary", { type: "submit" }, t("run.start"));
@@ -111,8 +111,7 @@ export function newForm(options, start, first) {
   const form = el("form.runform", { "aria-label": t("run.form"), onsubmit: submitted(submit), oninput: fit },
     el("div.fields", Object.entries(inputs).map(([name, input]) => field(name, input))), choices.sets,
     el("div.pair", button, count));
-  const node = el("div.chooser", cards.node,
-    options.token_needed && el("div.pair", el("label", { for: "run-token" }, t("page.token")), secret), refusal,
+  const node = el("div.chooser", cards.node, options.token_needed && secret.node, refusal,
     hasShop && el("details.customize", el("summary", t("run.customize")), form),
     !hasShop && byCommand("site.run", "go run ./cmd/shop"));
 
@@ -136,7 +135,7 @@ export function newForm(options, start, first) {
   }
 
   async function submit() {
-    if (options.token_needed) token(secret.value); // a password manager may have filled it in
+    if (options.token_needed) token(secret.input.value); // a password manager may have filled it in
     refusal.textContent = "";
     button.disabled = true;
     cards.disable(true);
@@ -144,21 +143,16 @@ export function newForm(options, start, first) {
       await start(settingsOf(inputs, choices));
     } catch (error) {
       refusal.textContent = error.message;
-      refused(error);
+      secret.refused(error);
     }
     fit();
-  }
-
-  /** refused moves the focus to the token, if that is missing. */
-  function refused(error) {
-    if (options.token_needed && wantsToken(error)) secret.focus();
   }
 
   fit();
   if (first ?? presets[0]) fill(first ?? presets[0]);
   return {
     node,
-    refused,
+    refused: secret.refused,
     settings: () => settingsOf(inputs, choices),
     busy(on) {
       if (on === running) return;

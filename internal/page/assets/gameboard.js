@@ -1,6 +1,6 @@
 // The board: the buyers, the shop between them, and the lock and the units, which change hands.
 
-import { el, put, scroll } from "./dom.js";
+import { el, fact, put, scroll } from "./dom.js";
 import { keyTable, svg } from "./lanes.js";
 import { t, told } from "./text.js";
 
@@ -188,7 +188,6 @@ function clock(state, move) {
 
 /** booksOf shows the data in Redis, the sales, and what went wrong. */
 export function booksOf({ lock, sale, keys, findings }) {
-  const fact = (name, value, alarm) => el("div", { class: alarm ? "alarm" : null }, el("dt", t(name)), el("dd", value));
   const ttl = ({ ttl_ms: ms }) => (ms == null ? "–" : t("play.ms", { ms }));
   const finding = ({ at_ms: ms, kind, text, message }) =>
     el("li", { class: kind === "overlap" || kind === "refused" ? null : "alarm" }, t("play.ms", { ms }), " · ",

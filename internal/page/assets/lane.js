@@ -1,7 +1,7 @@
 // One buyer of a sale with a payment.
 
 import { call, key } from "./api.js";
-import { el, put, say } from "./dom.js";
+import { el, put, retell, say } from "./dom.js";
 import { recall, store } from "./tab.js";
 import { t } from "./text.js";
 
@@ -198,7 +198,7 @@ function newView(lane, i, { act, keep }) {
     count(text, over) {
       timer.classList.toggle("unshown", text === "");
       timer.classList.toggle("over", over);
-      if (digits.textContent !== text) digits.textContent = text;
+      retell(digits, text);
     },
     tell(kind, text) {
       outcome.className = `outcome ${kind}`;

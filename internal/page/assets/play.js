@@ -126,7 +126,7 @@ function actsOf(now, replayer) {
     undo: () => go({ moves: now.level.moves.slice(0, -1) }),
     restart: () => go({}),
     replay: () => replayer.replay(now.level.moves),
-    link: (button) => copy(button, location.href, t("page.copied"), t("page.copy.by.hand")),
+    link: (button) => copy(button, location.href),
   };
 }
 

@@ -2,14 +2,14 @@
 // impossibility.
 
 import { call, hasShop, wantsToken } from "./api.js";
-import { byCommand, el, every, head, put, say, scroll, submitted, tokenInput } from "./dom.js";
+import { byCommand, el, every, head, put, say, scroll, submitted, tokenField } from "./dom.js";
 import { seconds } from "./picture.js";
 import { number, t } from "./text.js";
 
 const goalName = (goal) => t(`proof.goal.${goal}`);
 
 /** inWords describes the moves of a schedule: A · A, reply lost · 3 s pass · B. */
-export const inWords = (moves) => moves.split(".").filter(Boolean).map(word).join(" · ");
+const inWords = (moves) => moves.split(".").filter(Boolean).map(word).join(" · ");
 
 /** word describes a move. A move that begins with a buyer sends a command: the buyer's second one has a number. */
 function word(move) {
@@ -155,6 +155,6 @@ function newSearch(level, recorded, goals, list) {
 
 /** askToken makes a form for the token that a search needs. */
 function askToken(again) {
-  return el("form.pair", { onsubmit: submitted(again) }, el("label", { for: "search-token" }, t("page.token")),
-    tokenInput("search-token"), el("button", { type: "submit" }, t("play.search.again")));
+  return el("form.pair", { onsubmit: submitted(again) }, tokenField("search-token", false).node,
+    el("button", { type: "submit" }, t("play.search.again")));
 }

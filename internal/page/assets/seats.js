@@ -1,11 +1,11 @@
 // A sale with a payment: buyers hold a unit, pay, or pay late, and see whose unit it is.
 
-import { call, wantsToken } from "./api.js";
-import { el, every, head, put, say, scroll, submitted, tokenInput } from "./dom.js";
+import { call } from "./api.js";
+import { el, every, fact, head, lesson, put, retell, say, scroll, submitted, tokenField } from "./dom.js";
 import { newLane } from "./lane.js";
 import { newClock } from "./serverclock.js";
 import { recall, store } from "./tab.js";
-import { clockTime, language, named, t } from "./text.js";
+import { clockTime, t } from "./text.js";
 
 const sku = "seat";
 const offers = { name: "A seat", category: "demo", keeper: "holds" };
@@ -89,22 +89,17 @@ function newSale({ default: usual, stages }, begun) {
   });
   const seconds = el("select", { id: "hold-seconds" },
     holdTimes.map((n) => option(n, t("seats.seconds", { n }), before.seconds)));
-  const secret = tokenInput("seats-token");
-  const field = el("div.pair", { hidden: true }, el("label", { for: "seats-token" }, t("page.token")), secret);
+  const secret = tokenField("seats-token");
   const told = el("p.told", { role: "alert" });
   const now = el("p.small.onsale");
 
   function describe() {
-    const { name, adds, breaks } = stages.find((stage) => stage.name === choice.value);
-    put(about, el("span", t("strategy.adds"), " ", named(`strategy.${name}.adds`, adds)), el("br"),
-      el("span", t("strategy.breaks"), " ", named(`strategy.${name}.breaks`, breaks)));
+    put(about, lesson(stages.find((stage) => stage.name === choice.value)));
   }
 
   function refused(error) {
     told.textContent = error.message;
-    if (!wantsToken(error)) return;
-    field.hidden = false;
-    secret.focus();
+    secret.refused(error);
   }
 
   async function offer() {
@@ -123,12 +118,12 @@ function newSale({ default: usual, stages }, begun) {
 
   describe();
   const labelled = (label, input) => el("div.field", el("label", { for: input.id }, label), input);
-  secret.addEventListener("change", () => begun(true));
+  secret.input.addEventListener("change", () => begun(true));
   return {
     node: el("form.panel.seatform", { onsubmit: submitted(offer), "aria-label": t("seats.sale") },
       el("div.fields", labelled(t("seats.stage"), choice), labelled(t("shop.stock"), stock),
-        labelled(t("seats.lasts"), seconds), el("button.primary", { type: "submit" }, t("shop.offer"))), about, field,
-      told, now),
+        labelled(t("seats.lasts"), seconds), el("button.primary", { type: "submit" }, t("shop.offer"))), about,
+      secret.node, told, now),
     refused,
     stage: () => choice.value,
     draw({ strategy }, { initial }) {
@@ -179,9 +174,6 @@ export const money = ({ amount, currency, status }) =>
 function newBooks() {
   const node = el("dl.books");
   const verdict = el("p.outcome.verdict", { role: "status" });
-  const figure = ([name, value, alarm]) =>
-    el("div", { class: alarm ? "alarm" : null, "data-figure": name }, el("dt", t(`books.${name}`)),
-      el("dd", value.toLocaleString(language)));
   return {
     node,
     verdict,
@@ -193,10 +185,10 @@ function newBooks() {
         const { captured, refunded, charged_without_order: open } = list.books;
         figures.push(["captured", captured], ["refunded", refunded], ["unsettled", open, open > 0]);
       }
-      put(node, figures.map(figure));
+      put(node, figures.map(([name, value, alarm]) => fact(`books.${name}`, value, alarm)));
       const [kind, text] = judged(list, audit, owner);
       verdict.className = `outcome verdict ${kind}`;
-      if (verdict.textContent !== text) verdict.textContent = text; // a screen reader reads it once
+      retell(verdict, text);
     },
   };
 }

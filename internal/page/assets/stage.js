@@ -1,7 +1,7 @@
 // The stage: two cases of a run side by side, on one scale. While a run is under way, one is the case under way.
 
 import { newCases, pair, worst } from "./cases.js";
-import { el, put, say } from "./dom.js";
+import { el, put, retell, say } from "./dom.js";
 import { nameOf, picture, scaleOf, seconds, soldOf, soldWords } from "./picture.js";
 import { replay } from "./replay.js";
 import { verdict } from "./results.js";
@@ -38,16 +38,15 @@ function newInvariant(name) {
   const sign = el("span.sign");
   const words = el("span");
   const node = el("li.invariant", { "data-invariant": name }, sign, " ", words);
-  const say = (on, text) => on.textContent !== text && (on.textContent = text); // a screen reader repeats what is set
   return {
     node,
     /** set shows a violation, if there was one. A case that ended early is not judged. */
     set(broken, unjudged, text) {
       node.classList.toggle("broken", Boolean(broken));
       node.classList.toggle("unjudged", Boolean(!broken && unjudged));
-      say(sign, broken ? "✗" : unjudged ? "?" : "✓");
+      retell(sign, broken ? "✗" : unjudged ? "?" : "✓");
       const lead = broken ? t("live.broken", { time: seconds(broken.t_ms) }) : unjudged ? t("live.unjudged") : "";
-      say(words, lead + text);
+      retell(words, lead + text);
     },
   };
 }
@@ -140,11 +139,11 @@ function newHead(stop, refused) {
       else title.textContent = now ? t("live.case", { n: now.row, of: now.of }) : t("live.title");
       const done = told(error, message) || t("live.done", { n, of });
       const said = now ? `${nameOf(now)} · ${t(`live.phase.${now.phase}`)}` : done;
-      if (phase.textContent !== said) phase.textContent = said; // a screen reader repeats what is set
+      retell(phase, said);
     },
     rest(said, name = t("live.title")) {
       title.textContent = name;
-      if (phase.textContent !== said) phase.textContent = said;
+      retell(phase, said);
       refusal.textContent = "";
       stopping.hidden = true;
     },

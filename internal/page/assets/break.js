@@ -8,8 +8,6 @@ import { allProofs } from "./proof.js";
 import { expand } from "./shortname.js";
 import { called, t } from "./text.js";
 
-const busyPause = 1500; // extra milliseconds before the lab is asked again, while it has to wait for a run
-
 let lab = null; // the lab's results; they do not change while the shop runs
 
 /** show shows the matrix, and in front of it the cell that the address names. */
@@ -85,10 +83,6 @@ function measure(progress, signal) {
         idle = reply.done ? 0 : idle + 1;
         put(progress, t(idle > 3 ? "break.waits" : "break.made", reply));
       } catch (error) {
-        if (error.code === "busy") {
-          put(progress, error.message);
-          return new Promise((over) => setTimeout(over, busyPause));
-        }
         stop();
         failed(error);
       }

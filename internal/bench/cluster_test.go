@@ -14,7 +14,7 @@ import (
 func onACluster(t *testing.T) bench.Config {
 	t.Helper()
 	cfg := many(t, config(t, "local"))
-	cfg.RedisURL, cfg.Requests, cfg.Stock = backendtest.Cluster(t), 120, 36
+	cfg.RedisURL, cfg.Requests, cfg.Stock = backendtest.Redis(t, "local:cluster"), 120, 36
 	return cfg
 }
 

@@ -132,7 +132,7 @@ func TestReplyOfTheScriptIsLost(t *testing.T) {
 }
 
 func TestScriptsOnACluster(t *testing.T) {
-	rdb := backendtest.DialRedis(t, backendtest.Cluster(t))
+	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "local:cluster"))
 	s := newSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
 	service := s.instance(t, nil)
 	consume(t, service, stream.Consumer{})

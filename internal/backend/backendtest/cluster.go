@@ -3,7 +3,6 @@ package backendtest
 import (
 	"context"
 	"net"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,19 +13,11 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// Cluster runs a Redis cluster of three primaries and three replicas for the duration of
-// the test. It returns the cluster's URL, which is a value for -redis.
-func Cluster(t testing.TB) string {
-	t.Helper()
-	return LocalCluster(t).URL()
-}
-
 // RedisCluster is a cluster whose slots a test can move, and whose primaries it can kill.
 type RedisCluster struct {
 	*local.Cluster
 
-	password string
-	clients  map[string]*redis.Client // by address; each for a single node
+	clients map[string]*redis.Client // by address; each for a single node
 }
 
 // LocalCluster runs a RedisCluster for the duration of the test.
@@ -36,13 +27,12 @@ func LocalCluster(t testing.TB) *RedisCluster {
 	c, err := local.StartCluster(starting(t))
 	Must(t, err)
 	CloseAfter(t, c)
-	first, _, _ := strings.Cut(c.URL(), ",")
-	u, err := url.Parse(first)
-	Must(t, err)
 	all := &RedisCluster{Cluster: c, clients: map[string]*redis.Client{}}
-	all.password, _ = u.User.Password()
 	for _, n := range c.Nodes() {
-		client := redis.NewClient(&redis.Options{Addr: n.Addr, Password: all.password, DisableIdentity: true})
+		options, err := redis.ParseURL(n.URL)
+		Must(t, err)
+		options.DisableIdentity = true
+		client := redis.NewClient(options)
 		t.Cleanup(func() { _ = client.Close() })
 		all.clients[n.Addr] = client
 	}
@@ -88,18 +78,12 @@ func (c *RedisCluster) Cut(t testing.TB, slot int) {
 	from, _, err := owner(ctx, c.clients[c.running()[0].Addr], slot)
 	Must(t, err)
 	for _, n := range c.running() {
-		replica := c.clients[n.Addr]
-		role, err := replica.Info(ctx, "replication").Result()
+		role, err := c.clients[n.Addr].Info(ctx, "replication").Result()
 		Must(t, err)
 		if !strings.Contains(role, "master_port:"+strconv.FormatInt(from.Port, 10)+"\r\n") {
 			continue
 		}
-		// The replica reconnects immediately, but with a password that its primary refuses.
-		Must(t, replica.ConfigSet(ctx, "masterauth", "cut").Err())
-		EventuallyWithin(t, startTimeout, "the replica's connection is killed", func() bool {
-			killed, err := replica.ClientKillByFilter(ctx, "TYPE", "master").Result()
-			return err == nil && killed > 0
-		})
+		Must(t, n.CutOff(ctx))
 		return
 	}
 	t.Fatalf("the primary at %s has no replica", addr(from))
@@ -153,7 +137,7 @@ func (c *RedisCluster) Migrate(t testing.TB, slot int, moved func(left int)) {
 			break
 		}
 		Must(t, source.Do(ctx, "MIGRATE", to.IP, to.Port, "", 0, 5000,
-			"REPLACE", "AUTH", c.password, "KEYS", keys[0]).Err())
+			"REPLACE", "AUTH", source.Options().Password, "KEYS", keys[0]).Err())
 		moved(len(keys) - 1)
 	}
 	setSlot(target, "NODE", to.ID)

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -67,6 +68,22 @@ func (r *Redis) Close() error {
 	}
 	_ = r.client.Close() // at the second Close, it is already closed
 	return r.Server.Close()
+}
+
+// CutOff prevents a replica from receiving the further writes of its primary.
+func (r *Redis) CutOff(ctx context.Context) error {
+	// It is not enough to kill the connection: the replica would reconnect immediately and receive
+	// the missed writes. So the replica first gets a password that its primary refuses.
+	if err := r.client.ConfigSet(ctx, "masterauth", "cut").Err(); err != nil {
+		return fmt.Errorf("change the replica's password: %w", err)
+	}
+	return await(ctx, "the replica's connection is killed", func() error {
+		killed, err := r.client.ClientKillByFilter(ctx, "TYPE", "master").Result()
+		if err == nil && killed == 0 {
+			return errors.New("it has none")
+		}
+		return err
+	})
 }
 
 // redisConf is the file in a server's folder that contains its password.

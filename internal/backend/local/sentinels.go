@@ -191,18 +191,7 @@ func (s *Sentinels) cutOff(ctx context.Context) error {
 	if err := awaitOffset(ctx, s.heir.client, s.primary.client); err != nil {
 		return err
 	}
-	// It is not enough to kill the connection: the replica would reconnect immediately and receive
-	// the missed writes. So the replica first gets a password that its primary refuses.
-	if err := s.heir.client.ConfigSet(ctx, "masterauth", "cut").Err(); err != nil {
-		return fmt.Errorf("change the replica's password: %w", err)
-	}
-	return await(ctx, "the replica's connection is killed", func() error {
-		killed, err := s.heir.client.ClientKillByFilter(ctx, "TYPE", "master").Result()
-		if err == nil && killed == 0 {
-			return errors.New("it has none")
-		}
-		return err
-	})
+	return s.heir.CutOff(ctx)
 }
 
 // uncut ends the effect of Cut, if Cut was called.

@@ -125,7 +125,7 @@ func TestOneLockerAProcess(t *testing.T) {
 func TestGoesWhereGoRedisGoes(t *testing.T) {
 	for name, url := range map[string]func(t *testing.T) string{
 		"TLS, user, password, database": func(t *testing.T) string { return backendtest.SecuredRedis(t) },
-		"cluster":                       func(t *testing.T) string { return backendtest.Cluster(t) },
+		"cluster":                       func(t *testing.T) string { return backendtest.Redis(t, "local:cluster") },
 		"sentinel":                      func(t *testing.T) string { return backendtest.Sentinels(t).URL() },
 		"RESP2": func(t *testing.T) string {
 			return backendtest.Redis(t, "local") + "?protocol=2"

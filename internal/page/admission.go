@@ -29,7 +29,7 @@ type admission struct {
 	visitors int            // number of streams of clients without the token
 }
 
-// enter admits a stream until leave is called.
+// enter admits a stream until leave is called, once.
 func (a *admission) enter(r *http.Request, owner bool) (leave func(), err error) {
 	from, most, full, visitor := origin(r), maxAddressStreams, errAddressFull, 1
 	if owner {
@@ -48,14 +48,14 @@ func (a *admission) enter(r *http.Request, owner bool) (leave func(), err error)
 	}
 	a.streams[from]++
 	a.visitors += visitor
-	return sync.OnceFunc(func() {
+	return func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.visitors -= visitor
 		if a.streams[from]--; a.streams[from] == 0 {
 			delete(a.streams, from)
 		}
-	}), nil
+	}, nil
 }
 
 // origin returns the address that a request comes from, or for IPv6 its /64 network, because one

@@ -93,10 +93,10 @@ func (p *purchase) yieldTurn(ctx context.Context) {
 
 // claim begins a turn of the family on an item, unless the item already belongs to the family. It
 // returns an atWorkError while the turn of another family lasts. Concurrent callers share one call.
-func (s *Service) claim(ctx context.Context, sku, family string) error {
-	ctx = context.WithoutCancel(ctx) // others share the call
-	_, err, _ := s.claims.Do(sku+" "+family, func() (any, error) {
-		ctx, cancel := context.WithTimeout(ctx, countTimeout)
+// When wait ends, claim returns the cause, but the shared call continues.
+func (s *Service) claim(wait context.Context, sku, family string) error {
+	outcome := s.claims.DoChan(sku+" "+family, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(wait), countTimeout)
 		defer cancel()
 		check := func(at store, item Item, err error) (done bool, _ error) {
 			if err != nil || item.Family == family {
@@ -117,7 +117,12 @@ func (s *Service) claim(ctx context.Context, sku, family string) error {
 			return s.startGeneration(ctx, tx, item, family)
 		})
 	})
-	return err
+	select {
+	case claimed := <-outcome:
+		return claimed.Err
+	case <-wait.Done():
+		return context.Cause(wait)
+	}
 }
 
 // takeTurn waits for the turn of the strategy's family on the item, and then reads the item in the
@@ -125,7 +130,7 @@ func (s *Service) claim(ctx context.Context, sku, family string) error {
 func (p *purchase) takeTurn(ctx, wait context.Context) error {
 	var refused error // the last atWorkError
 	for p.gen.family != p.Family {
-		err := p.service.claim(ctx, p.req.SKU, p.Family)
+		err := p.service.claim(wait, p.req.SKU, p.Family)
 		if errors.Is(err, ErrOtherStrategy) {
 			refused = err
 			if err = guard.Sleep(wait, turnDelay); err == nil {

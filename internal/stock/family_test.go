@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/guard"
 	"oversell/internal/stock"
 )
@@ -63,15 +64,46 @@ func TestFamiliesTakeTurns(t *testing.T) {
 func TestTurnsAreNotTooShort(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.sale(t, 10)
-		began := func() (ms int64) {
-			must(t, s.db.Raw("SELECT turn_began FROM oversell_items WHERE sku = ?", s.sku).Scan(&ms).Error)
-			return ms
-		}
 		rush(t, s, 1, "v6_watchdog", service)
-		first := began()
+		first := s.turnBegan(t)
 		rush(t, s, 1, "v9_cohort", service)
-		if lasted := began() - first; lasted < 100 {
+		if lasted := s.turnBegan(t) - first; lasted < 100 {
 			t.Errorf("the first turn lasted %d ms", lasted)
+		}
+	})
+}
+
+// turnBegan returns when the current turn of the site's item began, in Unix milliseconds.
+func (s *site) turnBegan(t *testing.T) (ms int64) {
+	t.Helper()
+	must(t, s.db.Raw("SELECT turn_began FROM oversell_items WHERE sku = ?", s.sku).Scan(&ms).Error)
+	return ms
+}
+
+// lockRow keeps the row of the site's item locked until release is called.
+func (s *site) lockRow(t *testing.T) (release func()) {
+	t.Helper()
+	tx := s.db.Begin()
+	release = func() { tx.Rollback() }
+	t.Cleanup(release)
+	must(t, tx.Exec("UPDATE oversell_items SET name = 'locked' WHERE sku = ?", s.sku).Error)
+	return release
+}
+
+// The wait for a turn ends in time even if somebody keeps the item's row locked.
+func TestWaitForATurnIsBounded(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, func(cfg *stock.Config) { cfg.Wait = 100 * time.Millisecond })
+		s.put(t, service, 1)
+		s.lockRow(t)
+		buyer := order(t.Context(), service, s.request("none", ""))
+		select {
+		case o := <-buyer:
+			if !errors.Is(o.err, stock.ErrBusy) {
+				t.Errorf("the buyer got %v, want %v", o.err, stock.ErrBusy)
+			}
+		case <-time.After(backendtest.Slack):
+			t.Error("the buyer still waits for the row")
 		}
 	})
 }

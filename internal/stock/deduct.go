@@ -148,7 +148,8 @@ func (p *purchase) buyWithRetry(ctx context.Context, deadline time.Time) error {
 		p.waiter = w
 		err := p.buy(ctx, wait)
 		w.Done()
-		if p.joined && err != nil && !isAny(err, errOtherSale, ErrBusy) { // busy: the family is at work
+		// After ErrBusy the family is at work. Another family's turn is not this buyer's to give up.
+		if p.joined && p.gen.family == p.Family && err != nil && !isAny(err, errOtherSale, ErrBusy) {
 			p.yieldTurn(ctx)
 		}
 		switch {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -131,6 +132,44 @@ func TestFailingFamilyGivesUpItsTurn(t *testing.T) {
 		}
 		rush(t, s, 1, "v6_watchdog", service)
 		wantStock(t, s.audit(t, service), 10, 6, 4, 4)
+	})
+}
+
+// A buyer whose turn is over, and who then leaves, does not end the turn of the next family.
+func TestBuyerGivesUpOnlyTheTurnOfItsFamily(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		inside, gate, waits := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		var late atomic.Bool
+		asked := sync.OnceFunc(func() { close(waits) })
+		service := s.instance(t, func(cfg *stock.Config) {
+			cfg.Work, cfg.Turn = park(inside, gate), time.Hour
+			cfg.Now = func() time.Time {
+				if late.Load() {
+					asked()
+				}
+				return time.Now()
+			}
+		})
+		s.put(t, service, 3)
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		buyer := order(ctx, service, s.request("lua_atomic", ""))
+		<-inside
+		rush(t, s, 1, "lua_atomic", s.instance(t, nil))
+		working, resume := stopInWork(t, s, "v6_watchdog")
+		<-working
+		began := s.turnBegan(t)
+		late.Store(true)
+		close(gate)
+		<-waits
+		leave()
+		if o := <-buyer; !errors.Is(o.err, context.Canceled) {
+			t.Errorf("the buyer who left got %v, want %v", o.err, context.Canceled)
+		}
+		if now := s.turnBegan(t); now != began {
+			t.Errorf("the turn of the next family began at %d, and now at %d", began, now)
+		}
+		must(t, resume())
 	})
 }
 

@@ -268,7 +268,8 @@ func (p *purchase) section(ctx context.Context, stock Counter) error {
 }
 
 // look reads the item, and looks for an earlier order with the same key. It returns ErrSoldOut if
-// too few units are left. After that, the buyer's wait ends early when the item is sold out.
+// too few units are left, and errOtherSale if Redis turns out to be in need of a comparison with the
+// database. After that, the buyer's wait ends early when the item is sold out.
 func (p *purchase) look(ctx, wait context.Context) error {
 	s := p.service
 	if p.Script != nil && p.skipsLook() {
@@ -397,21 +398,13 @@ func (p *purchase) replayWritten(order Order) error {
 }
 
 // replayLate is like replay, for a buyer whose request was refused with ErrSoldOut or ErrLimit.
-// Another process may have sold the last units to a request with the same key, perhaps before this
-// process knew the current sale. All waiters get ErrSoldOut at the same moment, so each waits to be
+// Another process may have sold the last units to a request with the same key. All waiters get ErrSoldOut at the same moment, so each waits to be
 // admitted first: otherwise the last orders would queue behind many look-ups.
 func (p *purchase) replayLate(ctx context.Context, refused error) error {
 	if p.service.admitted.Acquire(ctx, 1) != nil {
 		return context.Cause(ctx)
 	}
 	defer p.service.admitted.Release(1)
-	if p.gen == (generation{}) {
-		now, err := p.service.readCurrent(ctx, p.req.SKU, p.Keeper)
-		if err != nil {
-			return err
-		}
-		p.gen = now.gen
-	}
 	if err := p.replay(ctx); err != nil || p.res.Replayed {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/guard"
 	"oversell/internal/stock"
 )
@@ -67,17 +68,22 @@ var waiting = guardFunc(func(ctx context.Context, _ guard.Entry, _ stock.Section
 	return context.Cause(ctx)
 })
 
+// waitingService starts an instance whose guard is never acquired. The channel is closed when the
+// guard is first asked for: it may be asked twice, if the message about a new generation comes late.
+func waitingService(t *testing.T, s *site) (service *stock.Service, waits <-chan struct{}) {
+	asked := make(chan struct{})
+	once := sync.OnceFunc(func() { close(asked) })
+	return s.instance(t, withGuard(guardFunc(func(ctx context.Context, e guard.Entry, section stock.Section) error {
+		once()
+		return waiting(ctx, e, section)
+	}))), asked
+}
+
 func TestWaitersNoticeThatTheItemIsSoldOut(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		elsewhere := s.instance(t, withMixed)
 		s.put(t, elsewhere, 1)
-		waits := make(chan struct{})
-		asked := sync.OnceFunc(func() { close(waits) })
-		asking := guardFunc(func(ctx context.Context, e guard.Entry, section stock.Section) error {
-			asked() // called twice if the message about the new sale comes late
-			return waiting(ctx, e, section)
-		})
-		service := s.instance(t, withGuard(asking))
+		service, waits := waitingService(t, s)
 		waiter := order(t.Context(), service, s.request("test", ""))
 		<-waits
 		s.buy(t, elsewhere, "v1_setnx")
@@ -117,6 +123,37 @@ func TestCloseTurnsWaitersAwayAndLetsTheHolderFinish(t *testing.T) {
 		}
 		wantRefused(t, service, s.request("v6_watchdog", ""), stock.ErrClosing)
 		wantStock(t, s.audit(t, service), 10, 9, 1, 1)
+	})
+}
+
+// Buyers of an item that cannot be counted do not keep the buyers of other items out.
+func TestBuyersWhoWaitForACountKeepNobodyOut(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		other := *s
+		other.sku = newSKU()
+		other.put(t, service, 0)
+		s.put(t, service, 10)
+		s.buy(t, service, "none")
+		wantRefused(t, service, other.request("none", ""), stock.ErrSoldOut)
+		s.lockRow(t)
+		must(t, s.rdb.Del(t.Context(), s.stockKey(t)).Err())
+		ctx, leave := context.WithTimeout(t.Context(), backendtest.Slack)
+		defer leave()
+		var buyers []<-chan outcome
+		for range 40 {
+			buyers = append(buyers, order(ctx, service, s.request("none", "")))
+		}
+		pause()
+		if _, err := service.Deduct(ctx, other.request("none", "")); !errors.Is(err, stock.ErrSoldOut) {
+			t.Errorf("a buyer of another item got %v, want %v", err, stock.ErrSoldOut)
+		}
+		leave()
+		for _, buyer := range buyers {
+			if o := <-buyer; !errors.Is(o.err, context.Canceled) {
+				t.Errorf("a buyer who left got %v, want %v", o.err, context.Canceled)
+			}
+		}
 	})
 }
 

@@ -81,14 +81,12 @@ func (s *site) turnBegan(t *testing.T) (ms int64) {
 	return ms
 }
 
-// lockRow keeps the row of the site's item locked until release is called.
-func (s *site) lockRow(t *testing.T) (release func()) {
+// lockRow keeps the row of the site's item locked until the test ends.
+func (s *site) lockRow(t *testing.T) {
 	t.Helper()
 	tx := s.db.Begin()
-	release = func() { tx.Rollback() }
-	t.Cleanup(release)
+	t.Cleanup(func() { tx.Rollback() })
 	must(t, tx.Exec("UPDATE oversell_items SET name = 'locked' WHERE sku = ?", s.sku).Error)
-	return release
 }
 
 // The wait for a turn ends in time even if somebody keeps the item's row locked.

@@ -139,30 +139,30 @@ func (r reading) isOf(i Item) bool {
 }
 
 // readCurrent reads an item's keys, and also its row if the keys say that the stock is in the
-// database. If a comparison is due, or if keys are missing, it reconciles first. For a strategy
-// that needs the stock in the database it reads only the row, so that such a strategy works while
-// Redis is down.
-func (s *Service) readCurrent(ctx context.Context, sku string, needed Backend) (r reading, err error) {
+// database. It returns errOtherSale if the caller must reconcile first, because a comparison is due
+// or keys are missing. For a strategy that needs the stock in the database it reads only the row, so
+// that such a strategy works while Redis is down.
+func (s *Service) readCurrent(ctx context.Context, sku string, needed Backend) (reading, error) {
 	if needed == InDatabase {
 		return s.readItem(ctx, sku)
 	}
-	ok := false
-	if !s.reconciliation.mustCompare(sku) {
-		if r, ok, err = s.redis.read(ctx, sku); err != nil {
-			last, ok := s.redis.recall(sku)
-			if ok && !errors.Is(err, context.Canceled) { // a client that has left says nothing about Redis
-				s.reconciliation.doubt(sku, last.gen) // Redis may come back with an older stock
-			}
-			return reading{}, err
+	if s.reconciliation.mustCompare(sku) {
+		return reading{}, fmt.Errorf("reading the stock of %s: it must be compared: %w", sku, errOtherSale)
+	}
+	r, ok, err := s.redis.read(ctx, sku)
+	switch {
+	case err != nil:
+		last, ok := s.redis.recall(sku)
+		if ok && !errors.Is(err, context.Canceled) { // a client that has left says nothing about Redis
+			s.reconciliation.doubt(sku, last.gen) // Redis may come back with an older stock
 		}
-	}
-	if !ok {
-		r, err = s.reconcileStock(ctx, sku)
-	}
-	if err == nil && !r.backend.inRedis() {
+		return reading{}, err
+	case !ok:
+		return reading{}, fmt.Errorf("reading the stock of %s: Redis does not have it: %w", sku, errOtherSale)
+	case !r.backend.inRedis():
 		return s.readItem(ctx, sku)
 	}
-	return r, err
+	return r, nil
 }
 
 // reconcileStock reconciles, and then reads a stock in Redis again: reconcile may have shared a
@@ -170,7 +170,7 @@ func (s *Service) readCurrent(ctx context.Context, sku string, needed Backend) (
 // the returned number of units is 0.
 func (s *Service) reconcileStock(ctx context.Context, sku string) (reading, error) {
 	for range maxCompare {
-		r, err := s.reconcile(context.WithoutCancel(ctx), sku)
+		r, err := s.reconcile(ctx, sku)
 		if err != nil || !r.backend.inRedis() {
 			return r, err
 		}

@@ -3,6 +3,7 @@ package stock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"strings"
@@ -187,6 +188,11 @@ func (s *Service) Item(ctx context.Context, sku string) (Item, error) {
 // returns ErrUnknownItem if there is no such item.
 func (s *Service) Left(ctx context.Context, sku string) (left int64, saleID string, err error) {
 	r, err := s.readCurrent(ctx, sku, "")
+	if errors.Is(err, errOtherSale) {
+		if r, err = s.reconcileStock(ctx, sku); err == nil && !r.backend.inRedis() {
+			r, err = s.readItem(ctx, sku)
+		}
+	}
 	if err != nil || r.backend != InHolds {
 		return r.left, r.gen.saleID, err
 	}

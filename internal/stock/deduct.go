@@ -122,9 +122,8 @@ type purchase struct {
 	patience time.Duration
 
 	// For a strategy that sells by script:
-	workDone    bool   // Config.Work has returned
-	after       func() // the function that Config.Work returned
-	ignoreClaim bool   // the purchase has waited for claimTimeout for the order with its key
+	workDone bool   // Config.Work has returned
+	after    func() // the function that Config.Work returned
 }
 
 // buyWithRetry buys, and tries again if the generation ends before the buyer has bought. A

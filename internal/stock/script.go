@@ -175,7 +175,7 @@ func (t *ScriptSeller) takeEach(ctx context.Context, all []*batched) {
 func (t *ScriptSeller) takeAll(ctx context.Context, all []*batched) {
 	args := all[0].args()
 	for _, one := range all[1:] {
-		args = append(args, one.arguments()...)
+		args = append(args, one.req.Quantity, one.req.IdempotencyKey)
 	}
 	answers, err := takeAllScript.Run(ctx, t.rdb, all[0].keys(), args...).Int64Slice()
 	_ = giveAnswers(all, answers, err) // each buyer has its error
@@ -207,14 +207,7 @@ func (p *purchase) keys() []string {
 
 // args returns the scripts' ARGV for a batch with only this buyer.
 func (p *purchase) args() []any {
-	return append([]any{p.gen.String(), (2 * claimPeriod).Milliseconds()}, p.arguments()...)
-}
-
-func (p *purchase) arguments() []any {
-	if p.ignoreClaim {
-		return []any{p.req.Quantity, ""}
-	}
-	return []any{p.req.Quantity, p.req.IdempotencyKey}
+	return []any{p.gen.String(), (2 * claimPeriod).Milliseconds(), p.req.Quantity, p.req.IdempotencyKey}
 }
 
 const (
@@ -223,7 +216,7 @@ const (
 	claimDelay    = 10 * time.Millisecond
 	maxClaimDelay = 160 * time.Millisecond
 	// claimTimeout is how long a buyer waits for that order. After that it assumes that the process
-	// with the claim has crashed.
+	// with the claim has crashed, and removes the claim.
 	claimTimeout = 2 * time.Second
 )
 
@@ -250,7 +243,7 @@ func (p *purchase) sellByScript(ctx, wait context.Context) error {
 
 	// Steps 5, 7 and 8 run in the batch.
 	delay := claimDelay
-	for start := time.Now(); ; p.ignoreClaim = time.Since(start) > claimTimeout {
+	for start := time.Now(); ; {
 		err := p.buyInBatch(ctx, wait)
 		if !errors.Is(err, errClaimed) {
 			return err
@@ -259,6 +252,13 @@ func (p *purchase) sellByScript(ctx, wait context.Context) error {
 			return err
 		}
 		delay = min(2*delay, maxClaimDelay)
+		if time.Since(start) > claimTimeout {
+			// Before the look-up: it finds an order that was written by now, and one that is written
+			// later claims the key again.
+			if err := p.service.redis.unclaim(ctx, p.req.SKU, p.gen.saleID, p.req.IdempotencyKey); err != nil {
+				return err
+			}
+		}
 		if p.service.admitted.Acquire(wait, 1) != nil {
 			return context.Cause(wait)
 		}

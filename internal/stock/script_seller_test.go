@@ -227,10 +227,12 @@ func TestKeyUsedByAnotherInstanceIsReplayed(t *testing.T) {
 
 // A crashed process's claim on a key is respected for a while, and then ignored.
 func TestClaimOfACrashedProcessIsIgnored(t *testing.T) {
-	for _, strategy := range scripts() {
+	for _, strategy := range append(scripts(), streamed) {
 		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
 			s := embeddedSite(t)
-			service := s.instance(t, nil)
+			service := s.instance(t, func(cfg *stock.Config) { cfg.Wait = 10 * time.Second })
+			consume(t, service, stream.Consumer{})
 			item := s.put(t, service, 10)
 			period := time.Now().Unix() / 10
 			for _, p := range []int64{period, period + 1} { // the next period may begin before the request
@@ -244,7 +246,7 @@ func TestClaimOfACrashedProcessIsIgnored(t *testing.T) {
 			if took := time.Since(start); took < time.Second {
 				t.Errorf("the claim was respected for %v", took)
 			}
-			wantStock(t, s.audit(t, service), 10, 9, 1, 1)
+			wantStock(t, s.settled(t, service), 10, 9, 1, 1)
 		})
 	}
 }

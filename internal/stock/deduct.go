@@ -151,14 +151,13 @@ func (p *purchase) buyWithRetry(ctx context.Context, deadline time.Time) error {
 		if p.joined && p.gen.family == p.Family && err != nil && !isAny(err, errOtherSale, ErrBusy) {
 			p.yieldTurn(ctx)
 		}
-		switch {
-		case errors.Is(err, errOtherSale):
-			p.stale = true
-		case p.req.IdempotencyKey != "" && isAny(err, ErrSoldOut, ErrLimit):
-			return p.replayLate(ctx, err)
-		default:
+		if p.req.IdempotencyKey != "" && isAny(err, ErrSoldOut, ErrLimit) {
+			err = p.replayLate(ctx, err)
+		}
+		if !errors.Is(err, errOtherSale) {
 			return err
 		}
+		p.stale = true
 	}
 	return fmt.Errorf("%w: the sale kept changing", ErrBusy)
 }

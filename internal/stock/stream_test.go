@@ -651,6 +651,35 @@ func TestKeysOfALostStreamAreFreeAgain(t *testing.T) {
 	})
 }
 
+// A buyer waits until the item is sold out. When the buyer then looks for an order with the same key,
+// there is one that Redis has lost, and the next sale has begun: the buyer buys in that sale.
+func TestBuyerOfALostOrderGoesOnInTheNextSale(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, withTurn(time.Hour))
+		item := s.put(t, service, 2)
+		accept(t, s, service, 1)
+		var looked, soldOut atomic.Bool
+		defer s.onReads(func(tx *gorm.DB) {
+			if _, ok := tx.Statement.Dest.(*stock.Order); !ok || counts(tx) {
+				return
+			}
+			if looked.Store(true); soldOut.CompareAndSwap(true, false) {
+				keys := "oversell:{" + s.sku + "}:stream:keys:" + item.SaleID
+				must(t, s.rdb.HSet(t.Context(), keys, "click", "lost").Err())
+				s.put(t, service, 10)
+			}
+		})()
+		buyer := order(t.Context(), service, s.request("v6_watchdog", "click"))
+		eventually(t, "the buyer has looked", func() (bool, any) { return looked.Load(), nil })
+		pause()
+		soldOut.Store(true)
+		accept(t, s, service, 1)
+		if o := <-buyer; o.err != nil || o.res.Order.SaleID == item.SaleID {
+			t.Errorf("got %+v, %v; want a unit of the next sale", o.res.Order, o.err)
+		}
+	})
+}
+
 // If Redis loses all its data, the processes that confirmed orders to buyers still count those that
 // are lost. The count of lost orders survives the next loss, and a change of family.
 func TestProcessesCountWhatAnEmptyRedisLost(t *testing.T) {

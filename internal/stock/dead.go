@@ -38,8 +38,8 @@ type Retried struct {
 // RetryDead puts the dead letters of an item's current sale back into the stream. An order that
 // still has its units is written with them. For any other order, units are taken from the current
 // stock, as for a new request of its buyer. Orders of a sale that is over stay dead letters: nobody
-// in the current sale has asked for them. It returns ErrUnknownItem if there is no such item, and
-// ErrOtherStrategy while the turn of another family lasts.
+// in the current sale has asked for them. It returns ErrUnknownItem if there is no such item,
+// ErrOtherStrategy while the turn of another family lasts, and ErrBusy if the sale changes meanwhile.
 func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 	done := Retried{SKU: sku}
 	item, err := s.Item(ctx, sku)
@@ -57,7 +57,7 @@ func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 			return done, fmt.Errorf("retrying the dead letters of %s: %w", sku, err)
 		}
 	}
-	now, err := s.reconcile(context.WithoutCancel(ctx), sku)
+	now, err := s.reconcile(ctx, sku)
 	if err != nil {
 		return done, err
 	}
@@ -68,9 +68,6 @@ func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 		if err := s.retryDead(ctx, letter, now.gen, &done); err != nil {
 			return done, err
 		}
-	}
-	if done.Requeued > 0 {
-		s.accepted.addItem(sku)
 	}
 	return done, nil
 }
@@ -85,16 +82,27 @@ func (s *Service) retryDead(ctx context.Context, letter stream.DeadLetter, g gen
 		done.Written++
 		return s.streams.RemoveDead(ctx, letter)
 	}
-	over := letter.Malformed == nil && letter.SaleID != g.saleID
-	if letter.Malformed == nil && !over {
-		answer, err := s.streams.Requeue(ctx, letter, g.id, g.String(), g.limit)
-		if err != nil || answer == 1 {
-			done.Requeued += answer
-			return err
-		}
-	}
-	if done.Left++; over {
+	switch {
+	case letter.Malformed != nil:
+		done.Left++
+		return nil
+	case letter.SaleID != g.saleID:
+		done.Left++
 		done.Over++
+		return nil
 	}
-	return nil
+	answer, err := s.streams.Requeue(ctx, letter, g.id, g.String(), g.limit)
+	switch {
+	case err != nil:
+		return err
+	case answer == 1:
+		done.Requeued++
+		s.accepted.addItem(letter.SKU)
+	case answer == -1:
+		s.reconciliation.doubt(letter.SKU, g) // so that a stock that Redis has lost is counted
+		return fmt.Errorf("retrying the dead letters of %s: %w: the sale has changed", letter.SKU, ErrBusy)
+	case answer < -1:
+		done.Left++
+	}
+	return nil // after 0 another retry has taken the letter
 }

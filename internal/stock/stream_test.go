@@ -398,6 +398,42 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 	})
 }
 
+// A retry reports only what became of the dead letters that it found. It does not report letters that
+// another retry has taken, and ends when the stock is counted meanwhile.
+func TestDeadLettersThatChangeDuringARetry(t *testing.T) {
+	eachCase(t, map[string]struct {
+		meanwhile func(t *testing.T, s *site, other *stock.Service)
+		want      error
+	}{
+		"another retry": {func(t *testing.T, s *site, other *stock.Service) {
+			s.wantRetried(t, other, stock.Retried{Requeued: 1})
+		}, nil},
+		"a count": {func(t *testing.T, s *site, other *stock.Service) { s.mustRestock(t, other, "", 1) }, stock.ErrBusy},
+	}, func(t *testing.T, s *site, c struct {
+		meanwhile func(t *testing.T, s *site, other *stock.Service)
+		want      error
+	}) {
+		service := s.sale(t, 10)
+		_, _, remove := s.buyPoison(t, service, "")
+		stop := consume(t, service, stream.Consumer{Tries: 1})
+		s.deadLetters(t, service, 1)
+		stop()
+		remove()
+		meanwhile := sync.OnceFunc(func() { c.meanwhile(t, s, service) })
+		s.failOnce(func(_ context.Context, send func() error) error {
+			meanwhile()
+			return send()
+		}, "evalsha", "eval")
+		done, err := s.instance(t, nil).RetryDead(t.Context(), s.sku)
+		if !errors.Is(err, c.want) || done != (stock.Retried{SKU: s.sku}) {
+			t.Errorf("got %+v, %v; want nothing, and %v", done, err, c.want)
+		}
+		if c.want != nil {
+			s.wantRetried(t, service, stock.Retried{Requeued: 1})
+		}
+	})
+}
+
 // wantRetried retries the item's dead letters, and compares the outcome.
 func (s *site) wantRetried(t *testing.T, service *stock.Service, want stock.Retried) {
 	t.Helper()

@@ -205,8 +205,13 @@ func TestRepairOfAStream(t *testing.T) {
 		_, order, _ := s.buyPoison(t, service, "")
 		consume(t, service, stream.Consumer{Tries: 1})
 		s.deadLetters(t, service, 1)
-		if done := s.repair(t, service); done.Returned != 3 {
-			t.Errorf("%d units of a dead letter are back on sale, want 3", done.Returned)
+		for _, want := range []int64{3, 0} {
+			if n, err := service.Unwritten(t.Context()); err != nil || int64(n) != want/3 {
+				t.Errorf("%d orders may still be written, %v; want %d", n, err, want/3)
+			}
+			if done := s.repair(t, service); done.Returned != want {
+				t.Errorf("%d units of a dead letter are back on sale, want %d", done.Returned, want)
+			}
 		}
 		s.wantState(t, service, stock.StateNotAccepted, order.ID)
 		if l := s.deadLetters(t, service, 1)[0]; l.Kind != "failed" || l.HasUnits {

@@ -355,9 +355,9 @@ func (s store) unwritten(ctx context.Context, item Item, entries []stream.Entry)
 	return units, nil
 }
 
-// Unwritten counts the orders that are not in the database yet, of items for which this process has
+// Unwritten counts the orders that may still be written, of items for which this process has
 // accepted orders: in the streams, and in dead letters that wait for a retry. Orders that cannot be
-// looked up in the database count as unwritten.
+// looked up in the database count, too.
 func (s *Service) Unwritten(ctx context.Context) (orders int, err error) {
 	var ids []string
 	for _, sku := range s.accepted.skus(func(*acceptedItem) bool { return true }) {
@@ -365,8 +365,11 @@ func (s *Service) Unwritten(ctx context.Context) (orders int, err error) {
 		if err != nil {
 			return 0, err
 		}
+		item, lookErr := s.store.item(ctx, sku)
 		for _, e := range entries {
-			ids = append(ids, e.ID)
+			if lookErr != nil || e.Generation == item.Generation {
+				ids = append(ids, e.ID)
+			}
 		}
 	}
 	written, err := s.store.written(ctx, ids...)

@@ -84,20 +84,15 @@ func (p Pool) Claim(tx *gorm.DB, n int64) error {
 // lock locks up to n rows that no other transaction has locked, until the end of tx.
 func (p Pool) lock(tx *gorm.DB, n int64) (free []int64, err error) {
 	skip := clause.Locking{Strength: clause.LockingStrengthUpdate, Options: clause.LockingOptionsSkipLocked}
-	if err := p.rows(tx).Clauses(skip).Order("unit").Limit(int(n)).Pluck("unit", &free).Error; err != nil {
-		return nil, fmt.Errorf("locking %d free units: %w", n, unknown(err))
-	}
-	return free, nil
-}
-
-// unknown wraps an error that means that this server does not support the statement. It adds which
-// servers do.
-func unknown(err error) error {
+	err = p.rows(tx).Clauses(skip).Order("unit").Limit(int(n)).Pluck("unit", &free).Error
 	const erParse = 1064
 	if IsMySQL(err, erParse) {
-		return fmt.Errorf("the server has no SKIP LOCKED; use MySQL 8 or MariaDB 10.6, or later: %w", err)
+		err = fmt.Errorf("the server has no SKIP LOCKED; use MySQL 8 or MariaDB 10.6, or later: %w", err)
 	}
-	return err
+	if err != nil {
+		return nil, fmt.Errorf("locking %d free units: %w", n, err)
+	}
+	return free, nil
 }
 
 // Size returns the number of rows in the pool and the largest unit number. It counts the rows that

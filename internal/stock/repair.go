@@ -169,9 +169,8 @@ func (s *Service) inStock(ctx context.Context, item Item) (int64, error) {
 
 // Repair is the result of a repair.
 type Repair struct {
-	SKU        string `json:"sku"`
-	SaleID     string `json:"sale_id"`
-	Generation string `json:"-"`
+	SKU    string `json:"sku"`
+	SaleID string `json:"sale_id"`
 	// Returned is the number of units that the repair has added to the stock. It includes units in
 	// flight, whose buyers try again. It is negative if the stock had units that were already sold.
 	Returned int64 `json:"returned"`
@@ -194,7 +193,7 @@ func (s *Service) Repair(ctx context.Context, sku string) (Repair, error) {
 		if err != nil {
 			return Repair{}, err
 		}
-		done := Repair{SKU: sku, SaleID: b.SaleID, Generation: b.Generation}
+		done := Repair{SKU: sku, SaleID: b.SaleID}
 		switch elapsed := w.missing(b.Generation, most-b.Unwritten); {
 		case b.keeper == InHolds:
 			return Repair{}, fmt.Errorf("repairing the stock of %s: %w", sku, ErrNoRepair)

@@ -43,7 +43,6 @@ func (s store) writeAccepted(
 	ctx context.Context, sku string, entries []stream.Entry, before bool,
 ) (fates []stream.Fate, err error) {
 	err = s.change(ctx, func(tx store) error {
-		fates = fates[:0]
 		item, err := tx.locked(sku)
 		if errors.Is(err, ErrUnknownItem) {
 			item, err = Item{}, nil // no order can be current
@@ -366,7 +365,7 @@ func orderOf(e stream.Entry) Order {
 }
 
 func checkEntry(e stream.Entry) error {
-	if !orderIDForm.MatchString(e.ID) || e.Quantity < 1 || e.Quantity > MaxQuantity || len(e.Key) > MaxKey ||
+	if !printable(e.ID, maxOrderID) || e.Quantity < 1 || e.Quantity > MaxQuantity || len(e.Key) > MaxKey ||
 		len(e.Buyer) > MaxBuyer {
 		return errors.New("it has no valid id, quantity, key or buyer")
 	}

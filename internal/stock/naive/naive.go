@@ -123,11 +123,8 @@ func (s Sale) Overwrite(ctx context.Context) error {
 	var sold int64
 	err := s.DB.WithContext(ctx).Model(&stock.Order{}).Where("sku = ? AND sale_id = ?", s.Item.SKU, s.Item.SaleID).
 		Select("COALESCE(SUM(quantity), 0)").Scan(&sold).Error
-	if err == nil {
-		err = s.Redis.Set(ctx, s.left(), s.Item.Initial-sold, 0).Err()
-	}
 	if err != nil {
-		return fmt.Errorf("repairing the stock of %s: %w", s.Item.SKU, err)
+		return fmt.Errorf("counting the orders of %s: %w", s.Item.SKU, err)
 	}
-	return nil
+	return s.Save(ctx, s.Item.Initial-sold)
 }

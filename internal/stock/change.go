@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"oversell/internal/guard"
+	"oversell/internal/stock/stream"
 )
 
 // Put begins a new sale of an item, with item.Initial units. It returns ErrInvalid if the item is
@@ -354,7 +355,7 @@ func (s *Service) history(ctx context.Context, item Item) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	id, err := s.cfg.History(ctx, keys{item.SKU}.sale())
+	id, err := s.cfg.History(ctx, stream.Keys{SKU: item.SKU}.Sale())
 	if err != nil {
 		return "", fmt.Errorf("checking which Redis has %s: %w", item.SKU, err)
 	}

@@ -190,7 +190,7 @@ func (p *purchase) buy(ctx, wait context.Context) error {
 
 	// 4. Enter: wait for the guard, which runs the section.
 	begun, tries := time.Now(), len(p.res.Spans)
-	entry := guard.Entry{Key: keys{p.req.SKU}.lock(p.req.Strategy), Owner: p.req.Owner}
+	entry := guard.Entry{Key: lockKey(p.req.SKU, p.req.Strategy), Owner: p.req.Owner}
 	p.res.Lock, err = p.Guard.Do(wait, p.at, entry, p.section)
 	p.recordGuard(begun, p.res.Spans[tries:], err)
 	if !p.at.inRedis() && errors.Is(err, errUnsure) {
@@ -312,7 +312,7 @@ func (p *purchase) adopt(now reading) error {
 	p.gen, p.res.Left = now.gen, now.left
 	p.at = Location{SKU: p.req.SKU, SaleID: now.gen.saleID, Generation: now.gen.id}
 	if now.backend.inRedis() {
-		p.at.Key = keys{p.req.SKU}.stock(now.gen)
+		p.at.Key = now.gen.stock(p.req.SKU)
 	}
 	if err := p.canSell(now.backend, now.gen.limit); err != nil {
 		return err

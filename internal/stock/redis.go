@@ -74,40 +74,20 @@ func parseGeneration(text string) generation {
 	return g
 }
 
-// keys are an item's keys in Redis. They share a hash tag, so that a cluster keeps them in one
-// slot.
-type keys struct{ sku string }
+// stock returns the key of the generation's stock; see stream.Keys.
+func (g generation) stock(sku string) string { return stream.Keys{SKU: sku}.Stock(g.saleID, g.id) }
 
-// sale is the key of the current generation, as generation.String writes it.
-func (k keys) sale() string { return "oversell:{" + k.sku + "}:sale" }
-
-// stock is the key of the units left, a plain number, or of the keeper if that is not Redis. Each
-// generation has its own key, so that a late holder of one generation cannot write into the next.
-func (k keys) stock(g generation) string {
-	return "oversell:{" + k.sku + "}:stock:" + g.saleID + ":" + g.id
-}
-
-// buyers is the key of the hash with the units that each buyer has in the sale, for an item with a
-// limit. The hash has a field with an empty name, so that it exists as long as the stock does.
-func (k keys) buyers(g generation) string { return k.stock(g) + ":buyers" }
-
-// lock is the key of a strategy's lock. Each strategy has its own key, because their locks store
-// different types.
-func (k keys) lock(strategy string) string { return "oversell:{" + k.sku + "}:lock:" + strategy }
-
-// claimed returns the keys of the idempotency keys that scripts have claimed during the current and
-// the previous period; see claimPeriod.
-func (k keys) claimed(saleID string, now time.Time) []string {
-	claims, period := "oversell:{"+k.sku+"}:claims:"+saleID+":", now.UnixMilli()/claimPeriod.Milliseconds()
-	return []string{claims + strconv.FormatInt(period, 10), claims + strconv.FormatInt(period-1, 10)}
+// keys returns all keys of the generation.
+func (g generation) keys(sku string) []string {
+	return []string{g.stock(sku), fenceKey(g.stock(sku)), stream.Keys{SKU: sku}.Buyers(g.saleID, g.id)}
 }
 
 // fenceKey is the key of the largest token that the stock at key has seen.
 func fenceKey(key string) string { return key + ":fence" }
 
-func (k keys) of(g generation) []string {
-	return []string{k.stock(g), fenceKey(k.stock(g)), k.buyers(g)}
-}
+// lockKey is the key of a strategy's lock. Each strategy has its own key, because their locks store
+// different types.
+func lockKey(sku, strategy string) string { return "oversell:{" + sku + "}:lock:" + strategy }
 
 // redisStock reads and writes the stock of items in Redis. It is safe for concurrent use.
 type redisStock struct {
@@ -194,17 +174,16 @@ func (s *Service) readItem(ctx context.Context, sku string) (reading, error) {
 // It reads the sale together with the stock of the cached generation, in one command. If another
 // generation is current, it reads again.
 func (r redisStock) read(ctx context.Context, sku string) (reading, bool, error) {
-	k := keys{sku}
 	last, _ := r.recall(sku)
 	now := reading{gen: last.gen}
 	for range 3 {
-		asked := k.stock(now.gen)
-		values, err := r.rdb.MGet(ctx, k.sale(), asked).Result()
+		asked := now.gen.stock(sku)
+		values, err := r.rdb.MGet(ctx, stream.Keys{SKU: sku}.Sale(), asked).Result()
 		if err != nil {
 			return reading{}, false, fmt.Errorf("reading the stock of %s: %w", sku, err)
 		}
 		sale, _ := values[0].(string)
-		if now.gen = parseGeneration(sale); k.stock(now.gen) != asked {
+		if now.gen = parseGeneration(sale); now.gen.stock(sku) != asked {
 			continue
 		}
 		text, ok := values[1].(string)
@@ -224,10 +203,10 @@ func (r redisStock) read(ctx context.Context, sku string) (reading, bool, error)
 }
 
 // saleText returns what the sale's key contains, or "" if it does not exist.
-func (r redisStock) saleText(ctx context.Context, k keys) (string, error) {
-	text, err := r.rdb.Get(ctx, k.sale()).Result()
+func (r redisStock) saleText(ctx context.Context, k stream.Keys) (string, error) {
+	text, err := r.rdb.Get(ctx, k.Sale()).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return "", fmt.Errorf("reading the sale of %s: %w", k.sku, err)
+		return "", fmt.Errorf("reading the sale of %s: %w", k.SKU, err)
 	}
 	return text, nil
 }
@@ -242,7 +221,7 @@ const startTimeout = 2 * time.Second
 func (r redisStock) start(ctx context.Context, item Item, left int64, last generation) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	k := keys{item.SKU}
+	k := stream.Keys{SKU: item.SKU}
 	text, err := r.saleText(ctx, k)
 	if err != nil {
 		return err
@@ -253,10 +232,10 @@ func (r redisStock) start(ctx context.Context, item Item, left int64, last gener
 	}
 	_, err = r.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		for _, old := range []generation{parseGeneration(text), last} {
-			p.Del(ctx, k.of(old)...)
+			p.Del(ctx, old.keys(item.SKU)...)
 		}
-		p.Set(ctx, k.stock(gen), value, 0)
-		p.Set(ctx, k.sale(), gen.String(), 0)
+		p.Set(ctx, gen.stock(item.SKU), value, 0)
+		p.Set(ctx, k.Sale(), gen.String(), 0)
 		return nil
 	})
 	if err != nil {
@@ -270,15 +249,15 @@ func (r redisStock) start(ctx context.Context, item Item, left int64, last gener
 // may still name the generation before it, which ends too. It returns the units that were left in the
 // stock of g, or 0 if Redis had lost it. The caller must have locked the item's row.
 func (r redisStock) endGeneration(ctx context.Context, sku string, g generation) (left int64, err error) {
-	k := keys{sku}
+	k := stream.Keys{SKU: sku}
 	text, err := r.saleText(ctx, k)
 	if err != nil {
 		return 0, err
 	}
-	gone := slices.Concat([]string{k.sale()}, k.of(g), k.of(parseGeneration(text)))
+	gone := slices.Concat([]string{k.Sale()}, g.keys(sku), parseGeneration(text).keys(sku))
 	var stock *redis.StringCmd
 	_, err = r.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		stock = p.Get(ctx, k.stock(g))
+		stock = p.Get(ctx, g.stock(sku))
 		p.Del(ctx, gone...)
 		return nil
 	})
@@ -294,7 +273,7 @@ func (r redisStock) endGeneration(ctx context.Context, sku string, g generation)
 // units already. It increments the number atomically, so that it does not overwrite another buyer's
 // write.
 func (r redisStock) putBack(ctx context.Context, sku string, g generation, quantity int64) error {
-	if err := putBackScript.Run(ctx, r.rdb, []string{keys{sku}.stock(g)}, quantity).Err(); err != nil {
+	if err := putBackScript.Run(ctx, r.rdb, []string{g.stock(sku)}, quantity).Err(); err != nil {
 		return fmt.Errorf("putting back %d units of %s: %w", quantity, sku, err)
 	}
 	return nil
@@ -302,7 +281,7 @@ func (r redisStock) putBack(ctx context.Context, sku string, g generation, quant
 
 func (r redisStock) unclaim(ctx context.Context, sku, saleID, key string) error {
 	_, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, at := range (keys{sku}).claimed(saleID, time.Now()) {
+		for _, at := range (stream.Keys{SKU: sku}).Claims(saleID, time.Now()) {
 			p.HDel(ctx, at, key)
 		}
 		return nil
@@ -316,12 +295,12 @@ func (r redisStock) unclaim(ctx context.Context, sku, saleID, key string) error 
 // forget removes the keys of a sale that the database does not know, unless Redis has
 // another sale by then.
 func (r redisStock) forget(ctx context.Context, sku string) error {
-	k := keys{sku}
+	k := stream.Keys{SKU: sku}
 	text, err := r.saleText(ctx, k)
 	if err != nil {
 		return err
 	}
-	at := append([]string{k.sale()}, k.of(parseGeneration(text))...)
+	at := append([]string{k.Sale()}, parseGeneration(text).keys(sku)...)
 	if err := forgetScript.Run(ctx, r.rdb, at, text).Err(); err != nil {
 		return fmt.Errorf("removing the keys of %s: %w", sku, err)
 	}
@@ -331,19 +310,19 @@ func (r redisStock) forget(ctx context.Context, sku string) error {
 
 // delete removes the item's keys, including the locks of the given strategies.
 func (r redisStock) delete(ctx context.Context, sku string, last generation, strategies []string) error {
-	k := keys{sku}
+	k := stream.Keys{SKU: sku}
 	text, err := r.saleText(ctx, k)
 	if err != nil {
 		return err
 	}
-	all := []string{k.sale()}
+	all := []string{k.Sale()}
 	for _, g := range []generation{parseGeneration(text), last} {
-		all = append(all, k.of(g)...)
-		all = append(all, k.claimed(g.saleID, time.Now())...)
-		all = append(all, stream.Keys{SKU: sku}.All(g.saleID)...)
+		all = append(all, g.keys(sku)...)
+		all = append(all, k.Claims(g.saleID, time.Now())...)
+		all = append(all, k.All(g.saleID)...)
 	}
 	for _, name := range strategies {
-		all = append(all, k.lock(name))
+		all = append(all, lockKey(sku, name))
 	}
 	if err := r.rdb.Del(ctx, all...).Err(); err != nil {
 		return fmt.Errorf("deleting the keys of %s: %w", sku, err)

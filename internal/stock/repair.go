@@ -160,7 +160,7 @@ func (s *Service) inStock(ctx context.Context, item Item) (int64, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout) // the row is locked
 	defer cancel()
-	left, err := plainCounter{s.redis.rdb, keys{item.SKU}.stock(item.generation())}.Get(ctx)
+	left, err := plainCounter{s.redis.rdb, item.generation().stock(item.SKU)}.Get(ctx)
 	if errors.Is(err, errOtherSale) {
 		return 0, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"oversell/internal/figures"
 	"oversell/internal/guard"
 	"oversell/internal/message"
+	"oversell/internal/stock/stream"
 )
 
 var (
@@ -106,12 +107,6 @@ var (
 	errClaimed = errors.New("the idempotency key is claimed")
 )
 
-// claimPeriod is the shortest time that a claim on an idempotency key lasts; the longest is twice
-// that. Most buyers need less time between looking up their key and taking units; for slower ones
-// the unique index in the database decides. Claims of one period share a hash, so that only the
-// claims of two periods are kept, even in a long sale.
-const claimPeriod = 10 * time.Second
-
 // sell takes the units of a batch and writes the orders of the buyers that got units. It uses no
 // caller's context: a buyer that has left may have bought.
 func (t *ScriptSeller) sell(all []*batched) {
@@ -201,13 +196,13 @@ func giveAnswers(all []*batched, answers []int64, err error) error {
 }
 
 func (p *purchase) keys() []string {
-	k := keys{p.req.SKU}
-	return append([]string{k.sale(), k.stock(p.gen)}, k.claimed(p.gen.saleID, time.Now())...)
+	k := stream.Keys{SKU: p.req.SKU}
+	return append([]string{k.Sale(), p.gen.stock(k.SKU)}, k.Claims(p.gen.saleID, time.Now())...)
 }
 
 // args returns the scripts' ARGV for a batch with only this buyer.
 func (p *purchase) args() []any {
-	return []any{p.gen.String(), (2 * claimPeriod).Milliseconds(), p.req.Quantity, p.req.IdempotencyKey}
+	return []any{p.gen.String(), stream.ClaimsKept.Milliseconds(), p.req.Quantity, p.req.IdempotencyKey}
 }
 
 const (
@@ -292,7 +287,7 @@ func (p *purchase) skipsLook() bool {
 func (p *purchase) buyInBatch(ctx, wait context.Context) error {
 	asked := time.Now()
 	b := &batched{purchase: p}
-	began, err := p.Script.batches.do(wait, keys{p.req.SKU}.stock(p.gen), b)
+	began, err := p.Script.batches.do(wait, p.gen.stock(p.req.SKU), b)
 	if err != nil {
 		p.req.Steps.Add(StepWait, figures.Span{From: asked, To: time.Now()}, err)
 		p.res.Lock.Waited += time.Since(asked)

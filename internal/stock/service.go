@@ -124,7 +124,7 @@ func New(cfg Config) *Service {
 		redis:    redisStock{cfg.Redis, new(sync.Map)},
 		flights:  &flights{store: db, log: cfg.Logger, instance: uuid.NewString(), units: make(map[string]*inFlight)},
 		admitted: semaphore.NewWeighted(maxAdmitted),
-		streams:  stream.Streams{Redis: cfg.Redis, Keys: saleKeys, ClaimsKept: 2 * claimPeriod, Check: checkEntry},
+		streams:  stream.Streams{Redis: cfg.Redis, Check: checkEntry},
 		accepted: &acceptedItems{wake: make(chan struct{}, 1), items: make(map[string]*acceptedItem)},
 		cancel:   cancel,
 		reconciliation: reconciliation{

@@ -217,7 +217,7 @@ func (s *Service) followEnd(ctx context.Context, sku, ended string) error {
 func (s *Service) agrees(ctx context.Context, tx store, item Item) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	in, entries, err := s.streams.Snapshot(ctx, item.SKU, keys{item.SKU}.stock(item.generation()))
+	in, entries, err := s.streams.Snapshot(ctx, item.SKU, item.generation().stock(item.SKU))
 	if errors.Is(err, redis.Nil) {
 		return false, nil
 	}
@@ -266,7 +266,7 @@ func (s *Service) loadBuyers(ctx context.Context, tx store, item Item) error {
 	if item.Limit == 0 {
 		return nil
 	}
-	key, after := keys{item.SKU}.buyers(item.generation()), ""
+	key, after := stream.Keys{SKU: item.SKU}.Buyers(item.SaleID, item.Generation), ""
 	page := []purchased{{}} // the field with the empty name
 	for {
 		within, cancel := context.WithTimeout(ctx, startTimeout)

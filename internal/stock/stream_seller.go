@@ -83,12 +83,12 @@ func Streamed(rdb redis.Cmdable, s Stream) *ScriptSeller {
 
 func (t *ScriptSeller) acceptAll(ctx context.Context, all []*batched) {
 	first := all[0]
-	k, of := keys{first.req.SKU}, stream.Keys{SKU: first.req.SKU}
+	k, g := stream.Keys{SKU: first.req.SKU}, first.gen
 	created := now()
-	at := append(first.keys(), of.Stream(), of.Places(), of.ByKey(first.gen.saleID), k.buyers(first.gen))
+	at := append(first.keys(), k.Stream(), k.Places(), k.ByKey(g.saleID), k.Buyers(g.saleID, g.id))
 	args := []any{
-		first.gen.String(), t.stream.Backlog, stream.KeysKept.Milliseconds(), first.req.SKU, first.gen.saleID,
-		first.gen.id, first.gen.limit, first.req.Strategy, created.UnixMilli(),
+		g.String(), t.stream.Backlog, stream.KeysKept.Milliseconds(), k.SKU, g.saleID, g.id, g.limit,
+		first.req.Strategy, created.UnixMilli(),
 	}
 	for _, one := range all {
 		one.order = one.newOrder(created)

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net"
 	"slices"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"gorm.io/gorm"
@@ -370,12 +369,4 @@ func checkEntry(e stream.Entry) error {
 		return errors.New("it has no valid id, quantity, key or buyer")
 	}
 	return nil
-}
-
-// saleKeys returns the keys of a sale that change together with its stream.
-func saleKeys(sku, saleID, generationID string) stream.SaleKeys {
-	k, g := keys{sku}, generation{saleID: saleID, id: generationID}
-	return stream.SaleKeys{
-		Sale: k.sale(), Stock: k.stock(g), Buyers: k.buyers(g), Claims: k.claimed(saleID, time.Now())[0],
-	}
 }

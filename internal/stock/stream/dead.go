@@ -96,8 +96,8 @@ func (s Streams) Requeue(ctx context.Context, letter DeadLetter, generation, cur
 	if letter.Kind != Failed || e.Generation != generation {
 		e.Generation, take = generation, e.Quantity
 	}
-	sale := s.Keys(e.SKU, e.SaleID, generation)
-	at := []string{k.Dead(), k.Stream(), k.Places(), sale.Sale, sale.Stock, k.ByKey(e.SaleID), sale.Buyers}
+	at := []string{k.Dead(), k.Stream(), k.Places(), k.Sale(), k.Stock(e.SaleID, generation), k.ByKey(e.SaleID),
+		k.Buyers(e.SaleID, generation)}
 	args := append([]any{letter.ID, e.ID, current, take, e.Key, limit, e.Buyer}, e.fields()...)
 	answer, err := requeueScript.Run(ctx, s.Redis, at, args...).Int()
 	if err != nil {

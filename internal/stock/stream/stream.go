@@ -3,8 +3,8 @@
 // not take), and hashes that find an order by its id and by its idempotency key. A Consumer writes
 // the orders to the database.
 //
-// All that the package knows about a sale is the names of its keys (SaleKeys) and the functions
-// that a Consumer calls (Sale).
+// All that the package knows about a sale is the names of its keys (Keys) and the functions that a
+// Consumer calls (Sale).
 package stream
 
 import (
@@ -61,11 +61,44 @@ const (
 	page = 1_000
 )
 
-// Keys are the keys of an item's stream in Redis. They have the hash tag of the item's other keys.
+// Keys are an item's keys in Redis. They share a hash tag, so that a cluster keeps them in one slot.
 type Keys struct{ SKU string }
 
+func (k Keys) prefix() string { return "oversell:{" + k.SKU + "}:" }
+
+// Sale is the key of the name of the current generation.
+func (k Keys) Sale() string { return k.prefix() + "sale" }
+
+// Stock is the key of the units left, a plain number, or of the keeper if that is not Redis. Each
+// generation has its own key, so that a late holder of one generation cannot write into the next.
+func (k Keys) Stock(saleID, generation string) string {
+	return k.prefix() + "stock:" + saleID + ":" + generation
+}
+
+// Buyers is the key of the hash with the units that each buyer has in the sale, for an item with a
+// limit. The hash has a field with an empty name, so that it exists as long as the stock does.
+func (k Keys) Buyers(saleID, generation string) string {
+	return k.Stock(saleID, generation) + ":buyers"
+}
+
+// claimPeriod is the shortest time that a claim on an idempotency key lasts; the longest is
+// ClaimsKept. Most buyers need less time between looking up their key and taking units; for slower
+// ones the unique index in the database decides. Claims of one period share a hash, so that only the
+// claims of two periods are kept, even in a long sale.
+const (
+	claimPeriod = 10 * time.Second
+	ClaimsKept  = 2 * claimPeriod
+)
+
+// Claims returns the keys of the idempotency keys that are claimed in the period at the given time,
+// and in the period before it.
+func (k Keys) Claims(saleID string, at time.Time) []string {
+	claims, period := k.prefix()+"claims:"+saleID+":", at.UnixMilli()/claimPeriod.Milliseconds()
+	return []string{claims + strconv.FormatInt(period, 10), claims + strconv.FormatInt(period-1, 10)}
+}
+
 // Stream is the key of the orders that were accepted and are not written yet.
-func (k Keys) Stream() string { return "oversell:{" + k.SKU + "}:stream" }
+func (k Keys) Stream() string { return k.prefix() + "stream" }
 
 // Dead is the key of the dead letters: orders that could not be written.
 func (k Keys) Dead() string { return k.Stream() + ":dead" }
@@ -85,14 +118,6 @@ func (k Keys) Lag(saleID string) string { return k.Stream() + ":lag:" + saleID }
 // All returns the keys of an item's stream, including those of one of its sales.
 func (k Keys) All(saleID string) []string {
 	return []string{k.Stream(), k.Dead(), k.Refusals(), k.Places(), k.ByKey(saleID), k.Lag(saleID)}
-}
-
-// SaleKeys are the keys of a sale that change together with its stream.
-type SaleKeys struct {
-	Sale   string // the current generation
-	Stock  string // the units left in a generation
-	Buyers string // the units of each buyer in that generation
-	Claims string // the current period's claims on idempotency keys
 }
 
 // Entry is an accepted order in a stream. Its JSON form is a part of that of a DeadLetter.
@@ -148,10 +173,8 @@ func (s Streams) parseEntries(sku string, all []redis.XMessage) []Entry {
 
 // Streams stores the accepted orders of items in Redis. It is safe for concurrent use.
 type Streams struct {
-	Redis      redis.Cmdable
-	Keys       func(sku, saleID, generation string) SaleKeys
-	ClaimsKept time.Duration     // how long claims are kept after the last one
-	Check      func(Entry) error // returns why an entry is not a valid order, or nil
+	Redis redis.Cmdable
+	Check func(Entry) error // returns why an entry is not a valid order, or nil
 }
 
 // join creates the consumer group of an item's stream, unless it exists. The group begins with the
@@ -271,8 +294,8 @@ func (s Streams) settle(ctx context.Context, sku string, written []Entry) error 
 		bySale[e.SaleID] = append(bySale[e.SaleID], e.At, e.ID, e.Key)
 	}
 	for saleID, orders := range bySale {
-		at := []string{k.Stream(), k.Places(), k.ByKey(saleID), s.Keys(sku, saleID, "").Claims}
-		args := append([]any{group, s.ClaimsKept.Milliseconds()}, orders...)
+		at := []string{k.Stream(), k.Places(), k.ByKey(saleID), k.Claims(saleID, time.Now())[0]}
+		args := append([]any{group, ClaimsKept.Milliseconds()}, orders...)
 		if err := settleScript.Run(ctx, s.Redis, at, args...).Err(); err != nil {
 			return fmt.Errorf("removing %d written orders of %s from the stream: %w", len(orders)/3, sku, err)
 		}
@@ -282,8 +305,7 @@ func (s Streams) settle(ctx context.Context, sku string, written []Entry) error 
 
 // bury moves an entry to the dead letters. It reports whether it was still in the stream.
 func (s Streams) bury(ctx context.Context, e Entry, why Refusal) (bool, error) {
-	k, sale := Keys{e.SKU}, s.Keys(e.SKU, e.SaleID, e.Generation)
-	key, putBack := e.Key, int64(0)
+	k, key, putBack := Keys{e.SKU}, e.Key, int64(0)
 	if why.Kind == Failed {
 		key = "" // the order may still be written: it keeps its key
 	}
@@ -293,7 +315,8 @@ func (s Streams) bury(ctx context.Context, e Entry, why Refusal) (bool, error) {
 	args := append([]any{group, e.At, e.ID, key, putBack, maxDead, e.Buyer}, e.fields()...)
 	args = append(args, "kind", why.Kind, "reason", why.Reason, "error", why.Err, "refusals", why.Refusals, "died",
 		time.Now().UnixMilli())
-	at := []string{k.Stream(), k.Dead(), k.Places(), k.ByKey(e.SaleID), sale.Stock, sale.Buyers, k.Refusals()}
+	at := []string{k.Stream(), k.Dead(), k.Places(), k.ByKey(e.SaleID), k.Stock(e.SaleID, e.Generation),
+		k.Buyers(e.SaleID, e.Generation), k.Refusals()}
 	moved, err := buryScript.Run(ctx, s.Redis, at, args...).Int()
 	if err != nil {
 		return false, fmt.Errorf("moving order %s to the dead letters: %w", e.ID, err)

@@ -396,8 +396,9 @@ func (p *purchase) replayWritten(order Order) error {
 }
 
 // replayLate is like replay, for a buyer whose request was refused with ErrSoldOut or ErrLimit.
-// Another process may have sold the last units to a request with the same key. All waiters get ErrSoldOut at the same moment, so each waits to be
-// admitted first: otherwise the last orders would queue behind many look-ups.
+// Another process may have sold the last units to a request with the same key. All waiters get
+// ErrSoldOut at the same moment, so each waits to be admitted first: otherwise the last orders would
+// queue behind many look-ups.
 func (p *purchase) replayLate(ctx context.Context, refused error) error {
 	if p.service.admitted.Acquire(ctx, 1) != nil {
 		return context.Cause(ctx)

@@ -408,7 +408,9 @@ func TestDeadLettersThatChangeDuringARetry(t *testing.T) {
 		"another retry": {func(t *testing.T, s *site, other *stock.Service) {
 			s.wantRetried(t, other, stock.Retried{Requeued: 1})
 		}, nil},
-		"a count": {func(t *testing.T, s *site, other *stock.Service) { s.mustRestock(t, other, "", 1) }, stock.ErrBusy},
+		"a count": {func(t *testing.T, s *site, other *stock.Service) {
+			s.mustRestock(t, other, "", 1)
+		}, stock.ErrBusy},
 	}, func(t *testing.T, s *site, c struct {
 		meanwhile func(t *testing.T, s *site, other *stock.Service)
 		want      error

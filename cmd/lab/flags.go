@@ -67,7 +67,7 @@ func flags(o *options) *flag.FlagSet {
 	fs.StringVar(&o.lang, "lang", pagetexts.English, "`LANGUAGE` of tables, timelines, -list and -html: en or zh; "+
 		"names, commands, errors, the grade of yours and JSON are in English")
 	fs.DurationVar(&o.ttl, "ttl", 0, "`TIME` until the lease of a lock expires "+
-		"(from 300ms to 10s; default 3s in virtual time, 1s in real time)")
+		"(from 300ms to 4s; default 3s in virtual time, 1s in real time)")
 	fs.StringVar(&o.site, "site", "", "`FOLDER` to write the page to, for any static file server; the page has "+
 		"recordings and the lab compiled for a browser; writing it takes a few minutes and needs the go command")
 	o.schedules.define(fs)
@@ -205,10 +205,10 @@ func (p program) names() []string {
 }
 
 // The shortest and the longest lease that is allowed. For a shorter one, a machine may be too slow. With
-// a longer one, other time limits end before the lease, and locks have other outcomes.
+// a longer one, a statement to the database times out first, and cells have other outcomes.
 const (
 	minTTL = 300 * time.Millisecond
-	maxTTL = 10 * time.Second
+	maxTTL = 4 * time.Second
 )
 
 // list prints the anomalies and strategies.

@@ -337,7 +337,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{"-nope", "-h"},
 		{"-ttl 1ms", "300ms"},
 		{"-ttl 0", "300ms"},
-		{"-ttl 1m", "at most 10s"},
+		{"-ttl 1m", "at most 4s"},
 		{"-run ,", "names nothing"},
 		{"-redis redis://127.0.0.1:1,127.0.0.1:2", "one server"},
 		{"-redis redis+sentinel://127.0.0.1:1/name", "one server"},

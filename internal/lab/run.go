@@ -41,8 +41,6 @@ type Config struct {
 	Servers  []string // their names in the report
 
 	TTL time.Duration // lease of a lock; 0 means 3s in virtual time, 1s in real time, and 2s on etcd and ZooKeeper
-
-	Attempts int // maximum number of runs of a cell that stays inconclusive in real time; 0 means 4
 }
 
 const (
@@ -53,7 +51,7 @@ const (
 	virtualLimit = time.Hour // time limit of a cell in virtual time
 	realLimit    = 40        // time limit of a cell in real time, in multiples of the ttl
 	parallel     = 16        // number of cells that run at once in real time: they mostly sleep
-	attempts     = 4         // maximum number of runs of a cell in real time; the ttl doubles each time
+	attempts     = 3         // maximum number of runs of a cell in real time; the ttl doubles each time
 	tolerance    = 25        // the ttl divided by this is the shortest delay that counts as a stall
 )
 
@@ -149,9 +147,8 @@ func (r *run) runReal(ctx context.Context, cells []int) error {
 	if err != nil {
 		return err
 	}
-	most := cmp.Or(r.cfg.Attempts, attempts)
-	for n := 0; n < most && len(cells) > 0 && ctx.Err() == nil; n++ {
-		cells = r.pass(ctx, cells, n, n == most-1)
+	for n := 0; n < attempts && len(cells) > 0 && ctx.Err() == nil; n++ {
+		cells = r.pass(ctx, cells, n, n == attempts-1)
 	}
 	return ctx.Err()
 }

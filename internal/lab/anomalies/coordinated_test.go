@@ -28,7 +28,7 @@ func TestCoordinatedLocksAreAsOnRecord(t *testing.T) {
 // cache, because any working lock prevents them.
 func checkCoordinated(t *testing.T, cfg lab.Config) {
 	t.Helper()
-	cfg.Redis, cfg.Attempts = lab.Embedded, 2
+	cfg.Redis = lab.Embedded
 	all := All()
 	named := func(name string) int {
 		return slices.IndexFunc(all, func(s lab.Scenario) bool { return s.Name == name })

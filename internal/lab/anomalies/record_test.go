@@ -83,7 +83,7 @@ func TestRealServersAreAsOnRecord(t *testing.T) {
 	for _, of := range []table{ofHolds, ofBehind} {
 		t.Run(of.name, func(t *testing.T) {
 			cfg := of.cfg
-			cfg.Redis, cfg.Database, cfg.Attempts = backendtest.Redis(t, "local"), backendtest.Database(t, "local"), 3
+			cfg.Redis, cfg.Database = backendtest.Redis(t, "local"), backendtest.Database(t, "local")
 			compare(t, cfg, run(t, cfg))
 		})
 	}
@@ -96,7 +96,7 @@ func TestPoolsAreAsOnRecord(t *testing.T) {
 		t.Run(spec, func(t *testing.T) {
 			cfg := lab.Config{Redis: lab.Embedded, Subjects: Holds().Others, Scenarios: Holds().Scenarios}
 			if spec != lab.Embedded {
-				cfg.Redis, cfg.Database, cfg.Attempts = backendtest.Redis(t, spec), backendtest.Database(t, spec), 3
+				cfg.Redis, cfg.Database = backendtest.Redis(t, spec), backendtest.Database(t, spec)
 			}
 			r := run(t, cfg)
 			compare(t, cfg, r)
@@ -116,7 +116,7 @@ func TestPoolsAreAsOnRecord(t *testing.T) {
 // Five real servers give the recorded outcomes, except in anomalies that set clocks.
 func TestRealNodesAreAsOnRecord(t *testing.T) {
 	t.Parallel()
-	cfg := lab.Config{Subjects: []lab.Subject{subject(t, "redlock")}, Redis: backendtest.Redis(t, "local"), Attempts: 3}
+	cfg := lab.Config{Subjects: []lab.Subject{subject(t, "redlock")}, Redis: backendtest.Redis(t, "local")}
 	for range 5 {
 		cfg.Nodes = append(cfg.Nodes, backendtest.Redis(t, "local"))
 	}

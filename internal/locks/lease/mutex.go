@@ -11,7 +11,8 @@ import (
 // A Place is a contender's place in a lock's queue on the server.
 type Place interface {
 	// Acquire puts the place into the queue, and waits until the place is first or ctx ends. If wait is
-	// false and the place is not first, Acquire returns false and leaves nothing behind.
+	// false and the place is not first, Acquire returns false. The caller must then remove the place,
+	// if it was put.
 	Acquire(ctx context.Context, wait bool) (bool, error)
 	// Put reports whether the place is known to have been in the queue.
 	Put() bool
@@ -88,7 +89,7 @@ func (m *Mutex) enter(ctx context.Context, t *guard.KeyHold, wait bool) (bool, e
 	case <-ctx.Done():
 		go func() {
 			if h := (<-attempted).hold; h != nil {
-				_ = h.giveBack(context.Background()) // remove retries until it succeeds
+				_ = h.giveBack(context.Background()) // remove retries until the session ends
 			}
 		}()
 		return false, context.Cause(ctx)
@@ -139,6 +140,9 @@ func (n *Session) attempt(
 	acquired, err := place.Acquire(ctx, wait)
 	switch {
 	case err == nil && !acquired:
+		if place.Put() {
+			_ = n.remove(place)
+		}
 		return nil, false, nil
 	case err == nil && !n.Over():
 		return newHold(n, t, place), false, nil

@@ -66,7 +66,6 @@ var errLocked = errors.New("zklock: locked")
 func (n *node) Acquire(ctx context.Context, wait bool) (bool, error) {
 	err := n.queue(ctx, wait)
 	if errors.Is(err, errLocked) {
-		_ = n.Remove() // Remove has already retried, so its error does not matter
 		return false, nil
 	}
 	return err == nil, err

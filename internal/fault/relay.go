@@ -83,9 +83,9 @@ func (r *Relay) Close() error {
 	return nil
 }
 
-// maxHeld is the number of parts, of 4 KiB at most, that a Relay holds back in each direction of a
+// maxHeld is the number of parts, of 32 KiB at most, that a Relay holds back in each direction of a
 // connection.
-const maxHeld = 4096
+const maxHeld = 1024
 
 // Hole stops forwarding until Restore. Connections stay open, and data that was sent arrives after
 // Restore, even if its sender has given up, as if packets were lost and TCP retransmitted them.
@@ -244,7 +244,7 @@ func (r *Relay) delay(ctx context.Context) {
 // part, listen drops that part and closes the connection.
 func listen(from net.Conn, parts chan<- []byte, lose func() bool) {
 	defer close(parts)
-	buf := make([]byte, 4<<10)
+	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {

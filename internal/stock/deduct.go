@@ -266,8 +266,8 @@ func (p *purchase) section(ctx context.Context, stock Counter) error {
 }
 
 // look reads the item, and looks for an earlier order with the same key. It returns ErrSoldOut if
-// too few units are left, and errOtherSale if Redis turns out to be in need of a comparison with the
-// database. After that, the buyer's wait ends early when the item is sold out.
+// too few units are left, and errOtherSale if the stock must first be compared with the database.
+// Once look has returned nil, the buyer's wait ends early when the item is sold out.
 func (p *purchase) look(ctx, wait context.Context) error {
 	s := p.service
 	if p.Script != nil && p.skipsLook() {

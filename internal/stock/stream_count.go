@@ -359,17 +359,23 @@ func (s store) unwritten(ctx context.Context, item Item, entries []stream.Entry)
 // accepted orders: in the streams, and in dead letters that wait for a retry. Orders that cannot be
 // looked up in the database count, too.
 func (s *Service) Unwritten(ctx context.Context) (orders int, err error) {
-	var ids []string
-	for _, sku := range s.accepted.skus(func(*acceptedItem) bool { return true }) {
-		entries, err := s.streams.Unwritten(ctx, sku)
+	skus := s.accepted.skus(func(*acceptedItem) bool { return true })
+	var entries []stream.Entry
+	for _, sku := range skus {
+		found, err := s.streams.Unwritten(ctx, sku)
 		if err != nil {
 			return 0, err
 		}
-		item, lookErr := s.store.item(ctx, sku)
-		for _, e := range entries {
-			if lookErr != nil || e.Generation == item.Generation {
-				ids = append(ids, e.ID)
-			}
+		entries = append(entries, found...)
+	}
+	generations, err := s.store.generations(ctx, skus)
+	if err != nil {
+		return len(entries), nil
+	}
+	var ids []string
+	for _, e := range entries {
+		if slices.Contains(generations, e.Generation) { // the orders of ended generations are refused
+			ids = append(ids, e.ID)
 		}
 	}
 	written, err := s.store.written(ctx, ids...)
@@ -377,4 +383,11 @@ func (s *Service) Unwritten(ctx context.Context) (orders int, err error) {
 		return len(ids), nil
 	}
 	return len(ids) - len(written), nil
+}
+
+func (s store) generations(ctx context.Context, skus []string) (current []string, err error) {
+	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Model(&Item{}).Where("sku IN ?", skus).Pluck("generation", &current)
+	}, "reading the generations of %d items", len(skus))
+	return current, err
 }

@@ -125,8 +125,8 @@ func checkGiven(fs *flag.FlagSet) (err error) {
 				err = fmt.Errorf("-%s %q names nothing (-h all shows what it takes)", f.Name, value)
 			}
 		case "ttl":
-			if ttl := f.Value.(flag.Getter).Get().(time.Duration); ttl < minTTL || ttl > maxTTL {
-				err = fmt.Errorf("-ttl is %v; it must be at least %v, and at most %v", ttl, minTTL, maxTTL)
+			if ttl := f.Value.(flag.Getter).Get().(time.Duration); ttl < minTTL || ttl > lab.MaxTTL {
+				err = fmt.Errorf("-ttl is %v; it must be at least %v, and at most %v", ttl, minTTL, lab.MaxTTL)
 			}
 		}
 	})
@@ -204,12 +204,8 @@ func (p program) names() []string {
 	return names
 }
 
-// The shortest and the longest lease that is allowed. For a shorter one, a machine may be too slow. With
-// a longer one, a statement to the database times out first, and cells have other outcomes.
-const (
-	minTTL = 300 * time.Millisecond
-	maxTTL = 4 * time.Second
-)
+// minTTL is the shortest lease that is allowed. For a shorter one, a machine may be too slow.
+const minTTL = 300 * time.Millisecond
 
 // list prints the anomalies and strategies.
 func (p program) list(style show.Style) {

@@ -43,6 +43,10 @@ type Config struct {
 	TTL time.Duration // lease of a lock; 0 means 3s in virtual time, 1s in real time, and 2s on etcd and ZooKeeper
 }
 
+// MaxTTL is the longest lease of a cell. With a longer one, a statement to the database times out
+// first, and cells have other outcomes.
+const MaxTTL = 4 * time.Second
+
 const (
 	virtualTTL = 3 * time.Second
 	realTTL    = time.Second
@@ -173,7 +177,7 @@ func (r *run) pass(ctx context.Context, cells []int, n int, last bool) []int {
 		all.Go(func() {
 			defer room.Release(weight)
 			on := r.servers[subject.Name]
-			ttl := on.ttl << n
+			ttl := min(on.ttl<<n, MaxTTL)
 			watch := fleet.WatchStalls(ttl/tolerance, nil)
 			c, late := r.cell(ctx, on, i, ttl, ttl*realLimit)
 			if stalled := watch.Stop(); (stalled > 0 || late) && c.Outcome != NA {

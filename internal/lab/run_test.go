@@ -39,7 +39,10 @@ func TestCellsThatGoWrongAreUnknown(t *testing.T) {
 	for i, want := range []struct {
 		outcome Outcome
 		note    string
-	}{{Unknown, "ouch"}, {Unknown, "no way"}, {Unknown, "no way"}, {Unknown, "ouch"}, {Unknown, "not over"}, {Holds, "fine"}} {
+	}{
+		{Unknown, "ouch"}, {Unknown, "no way"}, {Unknown, "no way"}, {Unknown, "ouch"}, {Unknown, "not over"},
+		{Holds, "fine"},
+	} {
 		c := r.Cells[i]
 		if c.Outcome != want.outcome || !strings.Contains(c.Note, want.note) {
 			t.Errorf("%s: %s (%s)", c.Anomaly, c.Outcome, c.Note)

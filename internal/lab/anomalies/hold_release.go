@@ -50,6 +50,7 @@ var clockDiffers = lab.Try("clock-differs", needsHolds, func(w *lab.World) lab.V
 	h := a.take("A")
 	_ = c.sweep()
 	next, err := b.ask("B", 0)
+	lab.Need(err == nil || errors.Is(err, holds.ErrSoldOut), "B got no hold: %v", err)
 	if paid := a.pay(h); paid != nil {
 		return w.Broke("A", "A pays in time, and is refused: %s", told(w, paid))
 	}

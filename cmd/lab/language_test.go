@@ -32,6 +32,9 @@ func TestSearchAndListInChinese(t *testing.T) {
 		}
 	}
 	for _, goal := range lab.Goals() {
+		if !strings.Contains(out, string(goal)) {
+			t.Errorf("%s is translated in\n%s", goal, out)
+		}
 		if told := chinese(t).Say(meaning(goal)); !strings.Contains(told, "：") {
 			t.Errorf("%s is told as %q", goal, told)
 		}

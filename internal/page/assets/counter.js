@@ -22,7 +22,7 @@ export async function show(box, signal, alone) {
   const orders = newOrders(item.sale_id);
   const over = el("p.outcome.bad.toomany", { role: "alert", hidden: true }); // says that not every buyer gets a unit
   const behind = newBehind(() => state.item, look, signal);
-  const buying = newBuying(behind.strategy, look, orders.add);
+  const buying = newBuying(behind.strategy, { fetchItem, look, ordered: orders.add });
   const count = el("div.till", el("h2", told(item.name) || sku), el("p.count", left, " ", t("shop.left")),
     el("div.stockbar", { "aria-hidden": "true" }, level));
   behind.node.hidden = alone || (room.open && !token()); // a student buys one unit, and nothing else
@@ -38,7 +38,8 @@ export async function show(box, signal, alone) {
     level.style.width = `${Math.max(0, Math.min(100, (100 * remaining) / Math.max(1, initial)))}%`;
   }
 
-  async function look() {
+  /** fetchItem fetches the item again. */
+  async function fetchItem() {
     try {
       const next = await call(`/api/items/${sku}`);
       if (next.sale_id !== state.item.sale_id) { // the message is about the previous sale
@@ -51,6 +52,10 @@ export async function show(box, signal, alone) {
       box.classList.add("stale"); // until the next reply
     }
     draw();
+  }
+
+  async function look() {
+    await fetchItem();
     await tell();
     await behind.look();
   }
@@ -66,15 +71,19 @@ export async function show(box, signal, alone) {
   signal.addEventListener("abort", every(1000, look));
 }
 
-/** newBuying makes the button that buys. look fetches the item again, and ordered is called with an order. */
-function newBuying(strategy, look, ordered) {
+/**
+ * newBuying makes the button that buys. fetchItem fetches the item again, look also shows what has changed since, and
+ * ordered is called with an order.
+ */
+function newBuying(strategy, { fetchItem, look, ordered }) {
   const outcome = el("div.outcome", { role: "status", "aria-live": "polite" });
   const buy = el("button.primary.buy", { type: "submit" }, t("shop.buy"));
   let asked = 0; // counts the purchases and sales, so that a reply of an earlier sale is ignored
 
   async function purchase() {
     buy.disabled = true;
-    await look(); // a new sale may have begun; what is said from here on is about the sale that is on now
+    outcome.textContent = t("shop.waiting");
+    await fetchItem(); // a new sale may have begun; what is said from here on is about the sale that is on now
     const mine = ++asked;
     const show = (name, text) => {
       if (mine !== asked) return;

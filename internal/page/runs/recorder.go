@@ -133,5 +133,5 @@ func (s *Series) thin() {
 		half[i] = s.Points[2*i]
 	}
 	s.Points = half
-	s.step = max(2*s.step, 2*figures.Milliseconds(pointPause)) * 0.95 // tickers are not exact
+	s.step = max(2*s.step, 2*figures.Milliseconds(pointPause)) * 0.95 // samples are not dated exactly
 }

@@ -65,7 +65,8 @@ func TestTranslationsHaveTheArguments(t *testing.T) {
 			want, got := verb.FindAllStringSubmatch(english, -1), verb.FindAllStringSubmatch(text, -1)
 			slices.SortStableFunc(got, func(a, b []string) int { return strings.Compare(a[1], b[1]) })
 			kind := func(a, b []string) bool { return a[2] == b[2] }
-			if text == "" || text == english || !slices.EqualFunc(want, got, kind) {
+			same := text == english && english != "stuck" // a goal of the lab, and a verdict of the bench
+			if text == "" || same || !slices.EqualFunc(want, got, kind) {
 				t.Errorf("%q is told as %q", english, text)
 			}
 			for i, m := range got {

@@ -53,6 +53,8 @@ func (c Config) checkChaos() error {
 		return Invalid("condition chaos kills and stops processes: it needs at least 2 instances")
 	case c.Keys != UniqueKeys:
 		return Invalid("condition chaos gives each buyer an idempotency key: -keys cannot be %s", c.Keys)
+	case c.Duration > 0 && c.Duration < leastChaos:
+		return Invalid("a duration of %v; condition chaos takes at least %v", c.Duration, leastChaos)
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func TestLostOrdersAreFoundInChaos(t *testing.T) {
 	p := new(backendtest.Processes)
 	cfg := chaotic(t, "embedded", p, "redis-replies-late")
 	cfg.Command, cfg.Strategies = p.Command(forgets), []string{"v6_watchdog"}
-	cfg.Duration, cfg.Stock = 2*time.Second, 80
+	cfg.Duration, cfg.Stock = 3*time.Second, 120
 	rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
 	must(t, err)
 	found := rows[0].Chaos

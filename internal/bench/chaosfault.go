@@ -181,6 +181,9 @@ const (
 	leastGap = 1000 * time.Millisecond
 	mostGap  = 2500 * time.Millisecond
 	lastGap  = 1000 * time.Millisecond
+
+	// leastChaos is the shortest allowed sale, so that one fault fits into it.
+	leastChaos = 3 * time.Second
 )
 
 // drawFaults draws the faults of a sale, ordered by the time when they begin. They do not overlap.
@@ -199,10 +202,10 @@ func (c Config) drawFaults() []chaosFault {
 		bag = bag[1:]
 		end := at + f.lasts
 		if end > c.Duration-lastGap {
-			if len(faults) > 0 || at > c.Duration {
+			if len(faults) > 0 {
 				return faults
 			}
-			f.lasts = max(0, c.Duration-lastGap-at) // a short sale has at least one fault
+			f.lasts = c.Duration - lastGap - at // a short sale has at least one fault
 			return append(faults, f)
 		}
 		faults = append(faults, f)

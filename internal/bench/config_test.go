@@ -56,6 +56,7 @@ func TestCheckSaysWhatCannotBeRun(t *testing.T) {
 		"embedded or local":        func(c *bench.Config) { chaos(c); c.Chaos = nil },
 		"kills and stops":          func(c *bench.Config) { chaos(c); c.Instances = 1 },
 		"-keys cannot be pairs":    func(c *bench.Config) { chaos(c); c.Keys = bench.PairedKeys },
+		"chaos takes at least 3s":  func(c *bench.Config) { chaos(c); c.Duration = 2 * time.Second },
 
 		"-1 buyers":               func(c *bench.Config) { hold(c); c.Requests = -1 },
 		"a stock of -1":           func(c *bench.Config) { hold(c); c.Stock = -1 },

@@ -52,9 +52,7 @@ func (r *holdRow) inject(ctx context.Context) (met []string, err error) {
 	case catalog.Failover:
 		met, err = r.failOver(ctx)
 	}
-	if err == nil {
-		r.disarm(ctx)
-	}
+	r.disarm(ctx)
 	return met, err
 }
 

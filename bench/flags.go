@@ -90,9 +90,9 @@ func (t texts) names() []string {
 	return slices.Concat(catalog.Strategies().Names(), catalog.HoldNames(), []string{allStrategies})
 }
 
-// checkGiven refuses empty lists, flags of other workloads and, if -target is set, flags that
-// configure shops. It refuses the last two only as arguments: the environment may be meant for
-// another run.
+// checkGiven refuses empty lists. As arguments only, because the environment may be meant for another
+// run, it also refuses flags of other workloads, flags without effect and, if -target is set, flags
+// that configure shops.
 func checkGiven(fs, line *flag.FlagSet, t texts) error {
 	for name, list := range map[string]string{
 		"strategies": t.strategies, "conditions": t.conditions, "target": t.targets, "seam": t.seam,

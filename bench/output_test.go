@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"oversell/internal/bench/report"
-	"oversell/internal/cmdline"
 )
 
 // With -json -, the table is printed on standard error. The table and the page are in Chinese, but
@@ -30,21 +29,6 @@ func TestBenchInChinese(t *testing.T) {
 	page, err := os.ReadFile(file)
 	if err != nil || !strings.Contains(string(page), "<h1>秒杀压测</h1>") || !strings.Contains(string(page), "uPlot") {
 		t.Errorf("the page is not in Chinese, or has no plots: %v", err)
-	}
-}
-
-// A pseudo-terminal gets colours as a terminal does.
-func TestColourIsForTerminalsThatWantIt(t *testing.T) {
-	pty, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	defer pty.Close()
-	for noColour, want := range map[string]bool{"": true, "1": false} {
-		t.Setenv("NO_COLOR", noColour)
-		if cmdline.Coloured(pty) != want {
-			t.Errorf("NO_COLOR=%s: colour %v", noColour, !want)
-		}
 	}
 }
 

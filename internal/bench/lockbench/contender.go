@@ -64,7 +64,7 @@ func (c Catalog) Expand(name string) string {
 	return name
 }
 
-// Needs returns what the named contenders need besides Redis.
+// Needs returns what the named contenders need besides a plain Redis.
 func (c Catalog) Needs(names []string) []catalog.Need {
 	var needs []catalog.Need
 	for _, one := range c {

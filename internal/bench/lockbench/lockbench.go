@@ -28,7 +28,6 @@ import (
 const (
 	maxContenders = 200_000
 	maxProcesses  = 64
-	maxDuration   = time.Hour
 )
 
 // pool is the maximum number of Redis connections of a process.
@@ -60,8 +59,8 @@ func Check(list Catalog, c bench.Config) error {
 	if err := cmp.Or(
 		bench.Within(present.Plural(c.Instances, "process"), c.Instances, 1, maxProcesses),
 		bench.Within(present.Plural(c.Requests, "contender"), c.Requests, c.Instances, maxContenders),
-		bench.Within(fmt.Sprint("a ttl of ", c.TTL), c.TTL, 10*time.Millisecond, maxDuration),
-		bench.Within(fmt.Sprint("a wait of ", c.Wait), c.Wait, time.Millisecond, maxDuration),
+		bench.Within(fmt.Sprint("a ttl of ", c.TTL), c.TTL, 10*time.Millisecond, bench.MaxDuration),
+		bench.Within(fmt.Sprint("a wait of ", c.Wait), c.Wait, time.Millisecond, bench.MaxDuration),
 	); err != nil {
 		return err
 	}

@@ -5,8 +5,8 @@
 // A hold with an expiry is a lease, and a late payment is like the write of a paused holder whose
 // lease has expired. So holds have stages, like the locks in internal/locks: h1_counter, h2_status
 // and h3_claim, each in its own folder, to be read beside its neighbour. The first two can sell a
-// unit twice, or lose one. Their package comments say how, and their tests show it. In production,
-// use h3_claim.
+// unit twice, or lose one. Their package comments say how, and their tests and the lab show it. In
+// production, use h3_claim.
 //
 // Service adds what a shop needs around a stage: it finds the current sale, handles payments, and
 // runs a sweeper that ends expired holds even when no buyer comes.

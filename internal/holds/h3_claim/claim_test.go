@@ -156,6 +156,36 @@ func TestSoldOutIsSaidOnce(t *testing.T) {
 	})
 }
 
+// A hold expires while its buyer extends it, and an order is cancelled twice at once. Who comes too late
+// is told how the hold ended.
+func TestLateExtensionAndCancellationAreRefused(t *testing.T) {
+	holdstest.Each(t, 2, stage, func(t *testing.T, s *holdstest.Site) {
+		a, b := s.Hold("a"), s.Hold("b")
+		err := s.Midway(func() error {
+			_, err := s.Extend(t.Context(), a.ID, a.Token, holdstest.TTL, 3*holdstest.TTL)
+			return err
+		}, func() {
+			s.Expire(a)
+			s.SweepAll()
+		})
+		if want := (holds.NotHeldError{Status: holds.Expired}); !errors.Is(err, want) {
+			t.Errorf("the extension: %v, want %v", err, want)
+		}
+		if err := s.Pay(b); err != nil {
+			t.Fatal(err)
+		}
+		cancel := func() error { return s.Cancel(t.Context(), b.ID, b.Token) }
+		err = s.Midway(cancel, func() {
+			if err := cancel(); err != nil {
+				t.Error(err)
+			}
+		})
+		if want := (holds.NotHeldError{Status: holds.Cancelled}); !errors.Is(err, want) {
+			t.Errorf("the second cancellation: %v, want %v", err, want)
+		}
+	})
+}
+
 // The item and its buyers are deleted while a buyer asks for a unit.
 func TestItemIsDeletedDuringATake(t *testing.T) {
 	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {

@@ -302,8 +302,8 @@ func (r *run) drained(row *report.Row, o outcome) {
 }
 
 // settle audits an item until all its accepted orders are written. It returns the last audit, and the
-// number of audits that did not fail. If Redis was unreachable for a while, the shop's clients may need a moment to
-// reconnect.
+// number of audits that did not fail. If Redis was unreachable for a while, the shop's clients may
+// need a moment to reconnect.
 func (r *run) settle(ctx context.Context, sku string) (found web.Audit, audits int64, err error) {
 	away := r.cond == catalog.Partition || r.cond == catalog.Failover || r.cond == catalog.Chaos
 	for start, pause := time.Now(), minDrainPause; ; pause = min(2*pause, maxDrainPause) {

@@ -32,17 +32,9 @@ func (s *schedules) define(fs *flag.FlagSet) {
 	fs.StringVar(&s.search, "search", "", "`STRATEGIES` for which to explore every schedule of a few buyers; "+
 		"separated by commas, or all")
 	fs.StringVar(&s.goal, "goal", "", "`GOALS` of -search and -replay, separated by commas: "+
-		goalNames()+" (default all)")
+		lab.GoalNames()+" (default all)")
 	fs.IntVar(&s.buyers, "buyers", 2, "`NUMBER` of buyers in -search and -replay, 2 or 3; there is one unit fewer")
 	fs.StringVar(&s.replay, "replay", "", "`SCHEDULE` to play, as -search prints it, such as v2_ttl/A.A.p3000.B.B.A.B")
-}
-
-func goalNames() string {
-	var names []string
-	for _, g := range lab.Goals() {
-		names = append(names, string(g))
-	}
-	return strings.Join(names, ", ")
 }
 
 // interpret checks the flags, and looks up the names in them.
@@ -80,7 +72,7 @@ func goalsOf(names string) ([]lab.Goal, error) {
 	var goals []lab.Goal
 	for _, name := range naming.Split(names) {
 		if !slices.Contains(lab.Goals(), lab.Goal(name)) {
-			return nil, fmt.Errorf("unknown goal %q (allowed: %s)", name, goalNames())
+			return nil, fmt.Errorf("unknown goal %q (allowed: %s)", name, lab.GoalNames())
 		}
 		goals = append(goals, lab.Goal(name))
 	}

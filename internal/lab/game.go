@@ -369,6 +369,15 @@ func Goals() []Goal {
 	return []Goal{GoalOversell, GoalOverlap, GoalForeignDelete, GoalSelfWait, GoalStuck}
 }
 
+// GoalNames lists the names of all goals, for a person.
+func GoalNames() string {
+	var names []string
+	for _, g := range Goals() {
+		names = append(names, string(g))
+	}
+	return strings.Join(names, ", ")
+}
+
 // NotApplicable returns why the goal does not apply to a subject, or "" if it does.
 func (g Goal) NotApplicable(c Subject) string {
 	ofLock := g == GoalOverlap || g == GoalForeignDelete || g == GoalSelfWait

@@ -176,12 +176,7 @@ func (s Schedule) read() (Subject, []Move, error) {
 		return Subject{}, nil, err
 	}
 	if s.Goal != "" && !slices.Contains(Goals(), s.Goal) {
-		var allowed []string
-		for _, g := range Goals() {
-			allowed = append(allowed, string(g))
-		}
-		return Subject{}, nil, Refuse("unknown goal %s (allowed: %s)", shorten(string(s.Goal)),
-			strings.Join(allowed, ", "))
+		return Subject{}, nil, Refuse("unknown goal %s (allowed: %s)", shorten(string(s.Goal)), GoalNames())
 	}
 	c, err := Scheduled(naming.Expand(s.Strategy, Levels()), s.Buyers)
 	if err != nil {

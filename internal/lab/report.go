@@ -103,6 +103,8 @@ type Cell struct {
 	Trace    []Event `json:"trace"`
 
 	Message message.Message `json:"message,omitzero"` // Note, to be translated
+
+	TTL time.Duration `json:"-"` // lease of its lock; 0: that of the manifest
 }
 
 // AsExpected reports whether the cell has the recorded outcome.

@@ -199,7 +199,7 @@ func (r *run) pass(ctx context.Context, cells []int, n int, last bool) []int {
 // cell runs the i-th cell, and reports whether something in it was late.
 func (r *run) cell(ctx context.Context, s *server, i int, ttl, limit time.Duration) (c Cell, late bool) {
 	scenario, subject := r.at(i)
-	c = Cell{Anomaly: scenario.Name, Strategy: subject.Name, Expected: scenario.Expected(subject.Name)}
+	c = Cell{Anomaly: scenario.Name, Strategy: subject.Name, Expected: scenario.Expected(subject.Name), TTL: ttl}
 	why := scenario.whyNot(subject)
 	switch {
 	case why != "":

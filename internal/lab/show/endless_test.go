@@ -25,8 +25,6 @@ func TestOnlyEndlessNeedsALeaseToPass(t *testing.T) {
 		"free in between":  {lab.Holds, []lab.Event{held(0, "A"), held(60, "free"), held(120, "A")}, false},
 		"with an expiry": {lab.Holds, []lab.Event{{Lock: "A", TTL: ms(100)}, {At: 150, Lock: "A", TTL: ms(50)}},
 			false},
-		"kept by the lab": {lab.Holds, []lab.Event{held(0, "A"),
-			{At: 0, Kind: lab.Note, Text: "the lock is kept without a ttl"}, held(101, "A")}, false},
 		"breaks": {lab.Breaks, []lab.Event{held(0, "A"), held(101, "A")}, false},
 		"the clock is set": {lab.Holds, []lab.Event{held(0, "A"),
 			{At: 5, Kind: lab.Fault, Text: "the clock of the server jumps ahead by 1s", Lock: "A"}}, true},
@@ -37,6 +35,10 @@ func TestOnlyEndlessNeedsALeaseToPass(t *testing.T) {
 		if got := show.OnlyEndless(m, lab.Cell{Outcome: tt.outcome, Trace: tt.trace}); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
+	}
+	repeated := lab.Cell{Outcome: lab.Holds, TTL: 4 * m.TTL, Trace: []lab.Event{held(0, "A"), held(101, "A")}}
+	if show.OnlyEndless(m, repeated) {
+		t.Error("less than the lease of a repeated cell is taken for longer than a lease")
 	}
 }
 

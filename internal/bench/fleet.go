@@ -175,25 +175,25 @@ func (f *shops) stay(ctx context.Context, until time.Time, but *fleet.Member) er
 	})
 }
 
-// entered returns how many holders have entered the section since the row began, in all shops except
-// the given one, or -1 if there are no gauges.
-func (f *shops) entered(without *fleet.Member) (n int64) {
+// worked returns how many times the work step was reached since the row began, in all shops except the
+// given one, or -1 if there are no gauges.
+func (f *shops) worked(without *fleet.Member) (n int64) {
 	if !f.gauged {
 		return -1
 	}
 	for _, m := range f.Members() {
 		if m != without {
-			n += m.Words.Load(gaugeCame)
+			n += m.Words.Load(gaugeWork)
 		}
 	}
 	return n
 }
 
-// succeeded waits until a holder has entered the section in a shop other than the stopped one, until the
-// maximum time has passed, or until ctx ends. The argument before is the number of holders that had
-// entered when the shop was stopped.
+// succeeded waits until a holder is at work in a shop other than the stopped one, until the maximum time
+// has passed, or until ctx ends. A holder at work has read the stock, so it does not notice what the
+// stopped one writes from now on. The argument before is the result of worked when the shop was stopped.
 func (f *shops) succeeded(ctx context.Context, stopped *fleet.Member, before int64, most time.Duration) {
-	for end := time.Now().Add(most); before >= 0 && f.entered(stopped) == before && time.Now().Before(end); {
+	for end := time.Now().Add(most); before >= 0 && f.worked(stopped) == before && time.Now().Before(end); {
 		if guard.Sleep(ctx, glancePause) != nil {
 			return
 		}

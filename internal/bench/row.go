@@ -190,7 +190,7 @@ func (r *run) inject(ctx, load context.Context) error {
 }
 
 // crashOrPause kills the process of the parked holder, or stops it for longer than the lease. On a
-// slow machine it stays stopped until another holder has entered, but for no more than two leases.
+// slow machine it stays stopped until another holder has read the stock, but for no more than two leases.
 // The command to resume the holder is sent while the process is stopped, so that the holder writes
 // before anything else in the process notices the pause.
 func (r *run) crashOrPause(ctx context.Context, m *fleet.Member) error {
@@ -198,7 +198,7 @@ func (r *run) crashOrPause(ctx context.Context, m *fleet.Member) error {
 		r.faults.kill(m, "")
 		return nil
 	}
-	before := r.shops.entered(m)
+	before := r.shops.worked(m)
 	if err := m.Pause(); err != nil {
 		return errors.Join(err, m.Resume())
 	}

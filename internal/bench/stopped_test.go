@@ -17,8 +17,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// A process that is stopped with a holder inside stays stopped until another holder has entered. On
-// a slow machine, the waiters may not have noticed yet that the lease has expired.
+// A process that is stopped with a holder inside stays stopped until another holder has read the stock.
+// On a slow machine, the waiters may not have noticed yet that the lease has expired.
 func TestTheStoppedWaitForTheirSuccessor(t *testing.T) {
 	if !fleet.LiveWords {
 		t.Skip("gauges cannot be read here")
@@ -27,20 +27,20 @@ func TestTheStoppedWaitForTheirSuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopped := f.Members()[0]
 		waits := func(what string, want time.Duration) {
-			before, start := f.entered(stopped), time.Now()
+			before, start := f.worked(stopped), time.Now()
 			f.succeeded(t.Context(), stopped, before, time.Second)
 			if took := time.Since(start); took != want {
 				t.Errorf("%s: waited for %v, want %v", what, took, want)
 			}
 		}
-		time.AfterFunc(199500*time.Microsecond, func() { counters[1].count("item", +1) })
-		waits("a successor after 200 ms", 200*time.Millisecond)
-		time.AfterFunc(199500*time.Microsecond, func() { counters[0].count("item", +1) })
+		counters[1].count("item", +1)
+		time.AfterFunc(199500*time.Microsecond, func() { counters[1].add("item", gaugeWork) })
+		waits("a successor at work after 200 ms", 200*time.Millisecond)
+		time.AfterFunc(199500*time.Microsecond, func() { counters[0].add("item", gaugeWork) })
 		waits("one in the stopped process", time.Second)
 
-		before, start := f.entered(stopped), time.Now()
-		counters[1].count("item", -1)
-		counters[1].count("item", +1)
+		before, start := f.worked(stopped), time.Now()
+		counters[1].add("item", gaugeWork)
 		if f.succeeded(t.Context(), stopped, before, time.Second); time.Since(start) != 0 {
 			t.Errorf("a successor before: waited for %v", time.Since(start))
 		}

@@ -205,7 +205,7 @@ type step struct {
 }
 
 // expand makes every possible move. Time may pass not only up to the next event, but also up to
-// each later one.
+// each later one, as far as one move may go.
 func (x *explorer) expand(e *engine, v reached) ([]step, error) {
 	var out []step
 	try := func(from *state, m lab.Move) (*state, error) {
@@ -227,7 +227,7 @@ func (x *explorer) expand(e *engine, v reached) ([]step, error) {
 	var passed time.Duration
 	for s := v.s; ; {
 		d, ok := s.nearest()
-		if !ok {
+		if !ok || passed+d > lab.MaxPass {
 			return out, nil
 		}
 		var err error
@@ -237,7 +237,7 @@ func (x *explorer) expand(e *engine, v reached) ([]step, error) {
 		last := &out[len(out)-1]
 		passed += d
 		last.move.For = passed
-		if v.move.Action == lab.Pass || passed >= lab.MaxPass || slices.Contains(met, last.id) {
+		if v.move.Action == lab.Pass || slices.Contains(met, last.id) {
 			return out, nil
 		}
 		met = append(met, last.id)

@@ -3,8 +3,10 @@ package search
 import (
 	"runtime"
 	"testing"
+	"time"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/lab"
 )
 
 // The result depends neither on the number of workers nor on the order in which a buyer's goroutines run.
@@ -53,5 +55,26 @@ func TestAnyOfTheBuyersThatAreAlikeMayBeKept(t *testing.T) {
 				t.Errorf("%s: %+v; with the last one kept, and not the first: %+v", name, first, x.out)
 			}
 		}
+	}
+}
+
+// A move that lets time pass up to a later event is no longer than a schedule allows.
+func TestNoMoveIsTooLong(t *testing.T) {
+	x, e := explore(t, Config{Subject: subject(t, "none"), Buyers: 2})
+	s := x.first()
+	s.data = append(data{
+		{name: "a", kind: "string", words: []string{"1"}, left: lab.MaxPass - time.Second/2},
+		{name: "b", kind: "string", words: []string{"1"}, left: lab.MaxPass + time.Second/2},
+	}, s.data...)
+	steps, err := x.expand(e, reached{from: -1, s: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var passed time.Duration
+	for _, st := range steps {
+		passed = max(passed, st.move.For)
+	}
+	if want := lab.MaxPass - time.Second/2; passed != want {
+		t.Errorf("up to %v pass at once, want %v", passed, want)
 	}
 }

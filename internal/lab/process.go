@@ -197,8 +197,11 @@ func (p *Process) suffer(what message.Message, change func(), relays func(*fault
 
 // Freeze freezes the process: it sends and receives nothing until it thaws, and only then learns
 // that its lock is lost. Commands already on their way arrive. The other timers of the process keep
-// running.
+// running. Freezing a frozen process has no effect.
 func (p *Process) Freeze() {
+	if p.isFrozen() {
+		return
+	}
 	p.suffer(message.Text("stopped"), func() { p.frozen = make(chan struct{}) }, (*fault.Relay).Hole)
 }
 

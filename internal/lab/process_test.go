@@ -99,3 +99,18 @@ func TestTraceIsBounded(t *testing.T) {
 		t.Errorf("%d events, the last is %+v", len(events), last)
 	}
 }
+
+// What waits in a frozen process goes on when it thaws, even if the process was frozen twice.
+func TestFrozenTwice(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *World) {
+		p := w.Start("A")
+		p.Freeze()
+		sent := w.Go(func() { _ = p.rdb.Get(w.ctx, w.StockKey()).Err() })
+		w.Settle()
+		p.Freeze()
+		p.Thaw()
+		if !w.Await(sent, w.TTL) {
+			t.Error("a command that was sent before the second freeze still waits")
+		}
+	})
+}

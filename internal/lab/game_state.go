@@ -394,7 +394,7 @@ func (g *game) events() []Event {
 			e.Message = message.Text(e.Text)
 		}
 		out = append(out, e)
-		killed[e.Actor] = killed[e.Actor] || e.Kind == Fault && e.Text == "killed"
+		killed[e.Actor] = killed[e.Actor] || e.Kind == Fault && e.Text == Killed
 	}
 	return out
 }

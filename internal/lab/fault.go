@@ -154,7 +154,7 @@ func (p *Process) Inject(match Match, n int, text string, act Effect) *Planned {
 // Park parks the next matching command before Redis sees it.
 func (p *Process) Park(match Match) *Pause {
 	stop := NewPause()
-	p.Inject(match, 1, "delayed on its way", stop.Before)
+	p.Inject(match, 1, HeldUp, stop.Before)
 	return stop
 }
 
@@ -197,7 +197,7 @@ func (p *Process) missingFault() string {
 	defer p.mu.Unlock()
 	for _, f := range p.planned {
 		if !f.Spare && !f.happened {
-			return cmp.Or(f.text, "delayed on its way")
+			return cmp.Or(f.text, HeldUp)
 		}
 	}
 	return ""

@@ -126,8 +126,13 @@ const (
 	Break   Kind = "break"   // the moment when the promise is broken
 )
 
-// Killed is the text of the Fault that kills the actor's process.
-const Killed = "killed"
+// Texts that package show looks for.
+const (
+	Killed     = "killed"                         // the text of the Fault that kills the actor's process
+	HeldUp     = "delayed on its way"             // begins the text of a Fault; the delayed command follows
+	JumpsAhead = " jumps ahead by "               // in the text of the Fault that sets clocks ahead
+	InRealTime = " in real time, with leases of " // in one of Manifest.Servers: between a strategy and its lease
+)
 
 // Event is one moment of a cell's timeline.
 type Event struct {

@@ -272,7 +272,7 @@ func (r *run) manifest(start time.Time) Manifest {
 		on := r.servers[c.Name]
 		apart := on != nil && (on.service != nil || r.cfg.Redis == Embedded) // others may run in virtual time
 		if apart && (m.Virtual || on.ttl != m.TTL) {
-			m.Servers = append(m.Servers, fmt.Sprintf("%s in real time, with leases of %v", c.Name, on.ttl))
+			m.Servers = append(m.Servers, c.Name+InRealTime+on.ttl.String())
 		}
 	}
 	return m

@@ -178,7 +178,7 @@ func (w *World) LoseKeys(format string, args ...any) {
 // reply to TIME does not jump: miniredis's clock would stand still once it was set.
 func (w *World) JumpClocks(n int) {
 	w.alone(func() {
-		e := w.Trace("", Fault, "the clock of %s jumps ahead by %s", w.ServerNames(n), About(w.TTL))
+		e := w.Trace("", Fault, "the clock of %s"+JumpsAhead+"%s", w.ServerNames(n), About(w.TTL))
 		for _, keeper := range w.keepers()[:n] {
 			keeper.server.mini.FastForward(w.TTL)
 		}

@@ -152,7 +152,8 @@ func OnlyEndless(m lab.Manifest, c lab.Cell) bool {
 	held := "" // the holder whose lock has no expiry
 	var since float64
 	for _, e := range c.Trace {
-		if held != "" && (e.At-since > lease || clockSet(e)) {
+		ahead := e.Kind == lab.Fault && e.Actor == "" && strings.Contains(e.Text, lab.JumpsAhead)
+		if held != "" && (e.At-since > lease || ahead) {
 			return true
 		}
 		switch {
@@ -164,8 +165,4 @@ func OnlyEndless(m lab.Manifest, c lab.Cell) bool {
 		}
 	}
 	return false
-}
-
-func clockSet(e lab.Event) bool {
-	return e.Kind == lab.Fault && e.Actor == "" && strings.Contains(e.Text, "clock")
 }

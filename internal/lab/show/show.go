@@ -38,8 +38,8 @@ func (s Style) ranOn(m lab.Manifest) string {
 	}
 	parts := []string{s.Sayf("redis: %s", m.Redis), s.Sayf(leases, m.TTL)}
 	for _, server := range m.Servers {
-		if name, ttl, ok := strings.Cut(server, " in real time, with leases of "); ok {
-			server = s.Sayf("%s in real time, with leases of %s", name, ttl)
+		if name, ttl, ok := strings.Cut(server, lab.InRealTime); ok {
+			server = s.Sayf("%s"+lab.InRealTime+"%s", name, ttl)
 		}
 		parts = append(parts, server)
 	}

@@ -144,16 +144,12 @@ func micro(ms *float64) *float64 {
 	return &rounded
 }
 
-// heldUp is the prefix of the text of a fault that delays a command. The text of the command
-// follows.
-const heldUp = "delayed on its way: "
-
 // arrival returns the index of a row after the i-th. If the i-th row delays a command, this is the
 // row in which the command reaches Redis; if the i-th row waits for a reply, this is the row in
 // which the reply arrives. It returns 0 if there is no such row.
 func arrival(rows []row, i int) int {
 	from := rows[i]
-	text, fault := strings.CutPrefix(from.Text, heldUp)
+	text, fault := strings.CutPrefix(from.Text, lab.HeldUp+": ")
 	if !from.Waits && !(fault && from.Kind == lab.Fault) {
 		return 0
 	}

@@ -56,10 +56,10 @@ func put(w *lab.World, item stock.Item, history func(ctx context.Context, key st
 // not reported, because the outcome is known by then.
 func (o *onSale) atEnd(f func(ctx context.Context)) {
 	o.w.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
 		migrated.Lock()
 		defer migrated.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
 		f(ctx)
 	})
 }

@@ -9,9 +9,11 @@ import (
 	"oversell/internal/lab"
 )
 
-// grid arranges the cells of a report as a table.
+// grid arranges the cells of a report as a table. The template of the page calls its exported
+// methods.
 type grid struct {
 	Style
+	Title     string // "" for the first table of a page
 	of        lab.Report
 	anomalies []lab.Anomaly
 	cells     map[[2]string]lab.Cell // by anomaly and strategy
@@ -45,31 +47,31 @@ func (s Style) lossTitle(loss lab.Loss) string {
 	return s.Named("break.loss."+string(loss), lossTitles[loss])
 }
 
-func (g grid) strategies() []string { return g.of.Manifest.Strategies }
+func (g grid) Strategies() []string { return g.of.Manifest.Strategies }
 
 func (g grid) at(anomaly, strategy string) lab.Cell { return g.cells[[2]string{anomaly, strategy}] }
 
-// broken returns the number of anomalies that break the strategy and the number that apply to it.
-func (g grid) broken(strategy string) (breaks, asked int) {
+// Broken returns the number of anomalies that break the strategy and the number that apply to it.
+func (g grid) Broken(strategy string) (n struct{ Breaks, Asked int }) {
 	for _, a := range g.anomalies {
 		switch g.at(a.Name, strategy).Outcome {
 		case lab.NA:
 			continue
 		case lab.Breaks:
-			breaks++
+			n.Breaks++
 		}
-		asked++
+		n.Asked++
 	}
-	return breaks, asked
+	return n
 }
 
-func (g grid) counts() string {
+func (g grid) Counts() string {
 	n := make(map[lab.Outcome]int)
 	for _, c := range g.of.Cells {
 		n[c.Outcome]++
 	}
 	out := g.Sayf("%s, %s, %s: %d break, %d hold, %d n/a",
-		g.Count(len(g.anomalies), "anomaly"), g.Count(len(g.strategies()), "strategy"),
+		g.Count(len(g.anomalies), "anomaly"), g.Count(len(g.Strategies()), "strategy"),
 		g.Count(len(g.of.Cells), "cell"), n[lab.Breaks], n[lab.Holds], n[lab.NA])
 	if n[lab.Unknown] > 0 {
 		out += g.Sayf(", %d unknown", n[lab.Unknown])
@@ -77,7 +79,7 @@ func (g grid) counts() string {
 	return out
 }
 
-func (g grid) asRecorded() string {
+func (g grid) AsRecorded() string {
 	unexpected, unrecorded := len(g.of.Unexpected()), 0
 	for _, c := range g.of.Cells {
 		if c.Expected == lab.NoRecord {
@@ -136,9 +138,13 @@ func shortened(strategies []string) string {
 	return strings.Join(out, ", ")
 }
 
-// newGroup reports whether the group of stages begins or ends just before the i-th strategy.
-func newGroup(strategies []string, i int) bool {
-	return i > 0 && stageName.MatchString(strategies[i]) != stageName.MatchString(strategies[i-1])
+// Stage returns the first part of the name of a stage, after which a line may break, or "".
+func (g grid) Stage(strategy string) string { return stageName.FindString(strategy) }
+
+// NewGroup reports whether the group of stages begins or ends just before the i-th strategy.
+func (g grid) NewGroup(i int) bool {
+	all := g.Strategies()
+	return i > 0 && stageName.MatchString(all[i]) != stageName.MatchString(all[i-1])
 }
 
 // OnlyEndless reports whether a cell holds only because its lock never expires: Redis kept the lock

@@ -35,30 +35,6 @@ func (s Style) told(m lab.Manifest, c lab.Cell) told {
 	return told{s.newViewCell(m, c), s.command(m, c.Anomaly, c.Strategy), tell(c, s)}
 }
 
-// view is the data of the page, except for its timelines.
-type view struct {
-	Title    string // "" for the first table of the page
-	RanOn    string
-	Counts   string
-	Recorded string
-	Columns  []viewColumn
-	Width    int // number of columns, including the column of names
-	Rows     []viewRow
-	Wrong    []viewCell // outcomes that differ from the record
-}
-
-type viewColumn struct {
-	Stage, Rest   string // the two parts of its name; a line may break between them
-	Breaks, Asked int
-	NewGroup      bool // the group of stages begins or ends here
-}
-
-type viewRow struct {
-	titled
-	Heading string // heading of the group that begins here, or ""
-	Cells   []viewCell
-}
-
 type viewCell struct {
 	Anomaly  string `json:"anomaly"`
 	Strategy string `json:"strategy"`
@@ -67,38 +43,42 @@ type viewCell struct {
 	Note     string `json:"note"`
 	Link     string `json:"link"` // opens its timeline
 
-	NewGroup bool   `json:"-"`
-	Mark     string `json:"-"`
-	On       string `json:"-"` // the anomaly and the strategy
+	Mark string `json:"-"`
+	On   string `json:"-"` // the anomaly and the strategy
 }
 
-func newView(style Style, r lab.Report) view {
-	g := newGrid(r, style)
-	v := view{RanOn: style.ranOn(r.Manifest), Counts: g.counts(), Recorded: g.asRecorded()}
-	for i, s := range g.strategies() {
-		stage := stageName.FindString(s)
-		c := viewColumn{Stage: stage, Rest: s[len(stage):], NewGroup: newGroup(g.strategies(), i)}
-		c.Breaks, c.Asked = g.broken(s)
-		v.Columns = append(v.Columns, c)
+// Rows returns the anomalies in their order.
+func (g grid) Rows() (rows []titled) {
+	for _, a := range g.anomalies {
+		rows = append(rows, g.titled(a))
 	}
-	v.Width = 1 + len(v.Columns)
-	for i, a := range g.anomalies {
-		row := viewRow{titled: style.titled(a)}
-		if i == 0 || g.anomalies[i-1].Loss != a.Loss {
-			row.Heading = style.lossTitle(a.Loss)
-		}
-		for i, s := range g.strategies() {
-			c := style.newViewCell(r.Manifest, g.at(a.Name, s))
-			c.NewGroup = newGroup(g.strategies(), i)
-			row.Cells = append(row.Cells, c)
-		}
-		v.Rows = append(v.Rows, row)
-	}
-	for _, c := range r.Unexpected() {
-		v.Wrong = append(v.Wrong, style.newViewCell(r.Manifest, c))
-	}
-	return v
+	return rows
 }
+
+// Heading returns the heading of the group that begins with the i-th row, or "".
+func (g grid) Heading(i int) string {
+	if i > 0 && g.anomalies[i-1].Loss == g.anomalies[i].Loss {
+		return ""
+	}
+	return g.lossTitle(g.anomalies[i].Loss)
+}
+
+func (g grid) Cell(anomaly, strategy string) viewCell {
+	return g.newViewCell(g.of.Manifest, g.at(anomaly, strategy))
+}
+
+// Wrong returns the cells whose outcomes differ from the record.
+func (g grid) Wrong() (cells []viewCell) {
+	for _, c := range g.of.Unexpected() {
+		cells = append(cells, g.newViewCell(g.of.Manifest, c))
+	}
+	return cells
+}
+
+func (g grid) RanOn() string { return g.ranOn(g.of.Manifest) }
+
+// Width returns the number of columns, including the column of names.
+func (g grid) Width() int { return 1 + len(g.Strategies()) }
 
 func (s Style) newViewCell(m lab.Manifest, c lab.Cell) viewCell {
 	class, mark := looks[c.Outcome].class, s.Say(looks[c.Outcome].onPage)
@@ -126,20 +106,20 @@ var page = present.NewPage(assets, "page")
 func HTML(w io.Writer, r lab.Report, s Style) error {
 	own := page.File("cell.js", "page.js") // lanes.js contains no words to translate
 	all := data{Anomalies: make(map[string]titled), Cells: []told{}, Words: s.Words(own)}
-	var views []view
+	var tables []grid
 	for _, part := range append([]Part{{Report: r}}, s.Parts(r)...) {
-		v := newView(s, part.Report)
-		v.Title = part.Title
-		views = append(views, v)
-		for _, row := range v.Rows {
-			all.Anomalies[row.Name] = row.titled
+		g := newGrid(part.Report, s)
+		g.Title = part.Title
+		tables = append(tables, g)
+		for _, a := range g.Rows() {
+			all.Anomalies[a.Name] = a
 		}
 		for _, c := range part.Report.Cells {
 			all.Cells = append(all.Cells, s.told(part.Report.Manifest, c))
 		}
 	}
 	return page.Write(w, s.Style, page.File("style.css"), page.File("lanes.js")+own,
-		map[string]any{"Views": views, "Data": all})
+		map[string]any{"Tables": tables, "Data": all})
 }
 
 // Part is one of the tables of a report after the first.

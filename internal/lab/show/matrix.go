@@ -31,7 +31,7 @@ func Matrix(w io.Writer, r lab.Report, s Style) error {
 	var b strings.Builder
 	g := newGrid(r, s)
 	fmt.Fprintf(&b, "%s\n", wrap(s.ranOn(r.Manifest), "", "  "))
-	fmt.Fprintf(&b, "%s\n", g.counts())
+	fmt.Fprintf(&b, "%s\n", g.Counts())
 	for _, part := range g.parts() {
 		b.WriteString("\n" + part)
 	}
@@ -45,7 +45,7 @@ func (g grid) parts() (all []string) {
 	names := present.Column[lab.Anomaly]{Left: true, Cell: g.name}
 	t := present.Table[lab.Anomaly]{Rows: append(slices.Clone(g.anomalies), sums), Under: g.heading}
 	drawn := ""
-	for _, s := range g.strategies() {
+	for _, s := range g.Strategies() {
 		if drawn == "" {
 			t.Columns = []present.Column[lab.Anomaly]{names}
 		}
@@ -83,8 +83,8 @@ func (g grid) column(strategy string) present.Column[lab.Anomaly] {
 		Name: short(strategy), Left: true,
 		Cell: func(a lab.Anomaly) string {
 			if a == sums {
-				breaks, asked := g.broken(strategy)
-				return fmt.Sprintf("%d/%d", breaks, asked)
+				n := g.Broken(strategy)
+				return fmt.Sprintf("%d/%d", n.Breaks, n.Asked)
 			}
 			return g.mark(g.at(a.Name, strategy))
 		},
@@ -127,7 +127,7 @@ func (g grid) legend() string {
 	if slices.ContainsFunc(g.of.Cells, func(c lab.Cell) bool { return OnlyEndless(g.of.Manifest, c) }) {
 		out += g.Say("; ∞: only because its lock never expires")
 	}
-	if names := shortened(g.strategies()); names != "" {
+	if names := shortened(g.Strategies()); names != "" {
 		out += g.Say("; ") + names
 	}
 	return out
@@ -141,7 +141,7 @@ func (g grid) writeSummary(b *strings.Builder) {
 	if len(unexpected) > 0 {
 		style = text.Colors{text.FgRed, text.Bold}
 	}
-	fmt.Fprintf(b, "\n%s\n", paint(style, g.asRecorded(), g.Colour))
+	fmt.Fprintf(b, "\n%s\n", paint(style, g.AsRecorded(), g.Colour))
 	for _, c := range unexpected {
 		fmt.Fprintf(b, "  %s\n", paint(outcomeColours(c)[:1],
 			clean(g.Sayf("%s: %s", g.on(c), g.verdict(g.of.Manifest, c))), g.Colour))

@@ -89,21 +89,9 @@ func (b *behind) seller(rdb redis.UniversalClient, db *gorm.DB) seller {
 		c.ClaimAfter = b.claimAfter()
 		return naiveSeller{c}
 	}
-	var how stock.Strategy
-	switch name {
-	case luaAtomic:
-		how.Script = stock.Atomic(rdb)
-	case luaBatch:
-		how.Script = stock.Batched(rdb)
-	case luaStream:
-		how.Script = stock.Streamed(rdb, stock.Stream{})
-	default: // sqlUnits
-		how = stock.Strategy{Guard: stock.Units(db, stock.UnitsInPool), Keeper: stock.InDatabase}
-	}
-	return realSeller{b.serve(stock.Config{
-		DB: db, Redis: rdb, Strategies: map[string]stock.Strategy{name: how},
-		Mixed: true, // the only strategy need not wait for other strategies
-	}), b}
+	cfg := stock.Config{DB: db, Mixed: true} // the only strategy need not wait for other strategies
+	b.sell(&cfg, rdb, name)
+	return realSeller{b.serve(cfg), b}
 }
 
 // realSeller sells with package stock.

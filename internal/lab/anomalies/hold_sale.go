@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/glebarez/go-sqlite"
+	"github.com/redis/go-redis/v9"
 	"gorm.io/driver/mysql"
 	"gorm.io/gorm"
 
@@ -70,6 +71,15 @@ func (o *onSale) serve(cfg stock.Config) *stock.Service {
 	s := stock.New(cfg)
 	o.w.Cleanup(s.Close)
 	return s
+}
+
+// sell sets Redis and the strategies of cfg. The strategies are configured as in the shop.
+func (o *onSale) sell(cfg *stock.Config, rdb redis.UniversalClient, names ...string) {
+	cfg.Redis = rdb
+	named := slices.DeleteFunc(catalog.Strategies(), func(s catalog.Strategy) bool {
+		return !slices.Contains(names, s.Name)
+	})
+	named.Sell(cfg, catalog.Options{Redis: rdb, TTL: o.w.TTL})
 }
 
 type sale struct {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"oversell/internal/backend"
-	"oversell/internal/catalog"
 	"oversell/internal/lab"
 	"oversell/internal/stock"
 )
@@ -133,17 +132,11 @@ type outlet struct {
 func (on *onSale) open(o *outlet, mixed bool) *outlet {
 	w, p := on.w, o.p
 	cfg := stock.Config{
-		DB: on.db, Redis: p.Redis(), History: backend.RedisHistory(p.Redis()), Wait: o.wait, Mixed: mixed,
+		DB: on.db, History: backend.RedisHistory(p.Redis()), Wait: o.wait, Mixed: mixed,
 		Turn: time.Minute, // longer than A takes to sell
 		Now:  time.Now,    // may be virtual time
 	}
-	var used catalog.List
-	for _, s := range catalog.Strategies() {
-		if s.Name == w.Subject.Name || s.Name == o.strategy {
-			used = append(used, s)
-		}
-	}
-	used.Sell(&cfg, catalog.Options{Redis: p.Redis(), TTL: w.TTL})
+	on.sell(&cfg, p.Redis(), w.Subject.Name, o.strategy)
 	subject := cfg.Strategies[w.Subject.Name]
 	subject.Guard = p.StockGuard(nil)
 	cfg.Strategies[w.Subject.Name] = subject

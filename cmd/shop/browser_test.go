@@ -102,6 +102,21 @@ func TestPageSells(t *testing.T) {
 	must(t, err)
 	res.Body.Close()
 	b.Until(text("#left") + ` === "990"`)
+
+	// A reply whose end is missing is not an order.
+	pagetest.Eval[bool](b, `(() => {
+	  const whole = fetch;
+	  fetch = (path, request) => {
+	    if (request?.method !== "POST") return whole(path, request);
+	    fetch = whole;
+	    return Promise.resolve(new Response('{"order_id":"'));
+	  };
+	  return true;
+	})()`)
+	click(b, `.buying button[type=submit]`)
+	b.Until(text(".buying .outcome.bad") + ` !== ""`)
+	click(b, `.buying button[type=submit]`)
+	b.Until(text("#left") + ` === "989" && document.querySelectorAll(".part-shop tbody code").length === 2`)
 	b.Quiet()
 }
 

@@ -45,19 +45,21 @@ export function authorization() {
 }
 
 /**
- * call sends a request and returns the JSON of the reply. It throws a Problem, or the reason of a signal that was
- * aborted, even if the reply has arrived.
+ * call sends a request and returns the JSON of the reply, or null for a 204. It throws a Problem, or the reason of a
+ * signal that was aborted, even if the reply has arrived.
  */
 export async function call(path, { method = "GET", body, headers = {}, signal } = {}) {
   headers = { ...headers, ...authorization() };
   let reply;
+  let result = null;
   try {
     reply = await send(path, { method, headers, signal, body: JSON.stringify(body) });
+    if (reply.ok && reply.status !== 204) result = await reply.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Problem({ status: 0, code: "unreachable", detail: error.message });
   }
-  const result = reply.ok ? await reply.json().catch(() => null) : await problemOf(reply);
+  if (!reply.ok) result = await problemOf(reply);
   signal?.throwIfAborted();
   if (!reply.ok) throw result;
   return result;

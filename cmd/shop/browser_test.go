@@ -117,6 +117,16 @@ func TestPageSells(t *testing.T) {
 	b.Until(text(".buying .outcome.bad") + ` !== ""`)
 	click(b, `.buying button[type=submit]`)
 	b.Until(text("#left") + ` === "989" && document.querySelectorAll(".part-shop tbody code").length === 2`)
+
+	// A part of the page that fails once is still polled.
+	b.Until(`import("/page/dom.js").then(({ every }) => new Promise((done) => {
+	  globalThis.reportError = () => globalThis.failed = true;
+	  const stop = every(1, () => {
+	    if (!globalThis.failed) throw new Error("once");
+	    stop();
+	    done(true);
+	  });
+	}))`)
 	b.Quiet()
 }
 

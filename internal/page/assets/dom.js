@@ -84,7 +84,10 @@ export async function copy(button, text) {
   setTimeout(() => button.textContent = button.dataset.before, 1500);
 }
 
-/** every calls f now, and ms after each call ends, while the page is visible. It returns a function that stops that. */
+/**
+ * every calls f now, and ms after each call ends, while the page is visible. An error is only reported. It returns a
+ * function that stops that.
+ */
 export function every(ms, f) {
   let timer = 0;
   let ended = false;
@@ -93,7 +96,11 @@ export function every(ms, f) {
     clearTimeout(timer);
     if (ended || busy || document.hidden) return;
     busy = true;
-    await f();
+    try {
+      await f();
+    } catch (error) {
+      reportError(error);
+    }
     busy = false;
     if (!ended) timer = setTimeout(turn, ms);
   };

@@ -239,7 +239,7 @@ func TestPageBeginsWithWhatTheStagesTeach(t *testing.T) {
 var foreignDelete = []string{"A", "A", "A", "p3000", "B", "A"}
 
 // In the scheduler, the user makes v2 delete another holder's lock, and the page shows the state
-// that the engine computes. The same moves do not break v4.
+// that the engine computes. The same moves do not break v4. A command of v7 waits in Redis.
 func TestPageLetsOneBeTheScheduler(t *testing.T) {
 	t.Parallel()
 	b, site := openPage(t)
@@ -268,6 +268,16 @@ func TestPageLetsOneBeTheScheduler(t *testing.T) {
 	b.Until(text(".goalcard h2") + ` === "v4_lua" && ` + text(".standingline") + `.includes("moves: 6")`)
 	if n := pagetest.Eval[int](b, `document.querySelectorAll(".findings .alarm, .standingline.won").length`); n > 0 {
 		t.Errorf("by the same moves v4_lua is broken: %s", pagetest.Eval[string](b, text("main")))
+	}
+
+	// The reply to a command that waits in Redis is shown when it arrives.
+	b.Visit(site, "#/play/v7_queue/A.B.B.p300.A.A.A", desk)
+	b.Until(text(".standingline") + `.includes("moves: 7") && document.querySelector(".lanes .row") !== null`)
+	rows := pagetest.Eval[[]string](b, `[...document.querySelectorAll(".lanes .row")].map((row) => row.innerText)
+		.filter((text) => text.includes("BLPOP"))`)
+	if len(rows) != 2 || !strings.HasPrefix(rows[0], "0") || !strings.HasSuffix(rows[0], "…") ||
+		!strings.HasPrefix(rows[1], "300") || !strings.Contains(rows[1], "↳") {
+		t.Errorf("the rows of the command that waits are %q", rows)
 	}
 	b.Quiet()
 }

@@ -1,4 +1,4 @@
-// Rows for the lanes, from a trace of the scheduler, where each command is answered at once.
+// Rows for the lanes, from a trace of the scheduler.
 
 import { t, told } from "./text.js";
 
@@ -22,19 +22,38 @@ export function rowsOf(trace, actors, now) {
     add(since + ttl, { actor: holding, kind: "expiry", text: t("play.expired") });
   };
 
-  for (const { at_ms: at, kind, text, message, reply, ttl_ms: ttl = null, ...event } of trace) {
+  const sent = new Map(); // the indices of the rows that wait for a reply, by event
+  for (const { at, event, waits, answers } of moments(trace)) {
     expire(at);
+    const { kind, text, message, reply, ttl_ms: ttl = null, lock: holder } = event;
     const actor = actors.indexOf(event.actor);
-    const holder = event.lock;
-    if (holder) lock = { holder, holding: actors.indexOf(holder.split(" ")[0]), ttl, since: at };
+    if (holder && !answers) lock = { holder, holding: actors.indexOf(holder.split(" ")[0]), ttl, since: at };
     if (kind === "hold") believe.add(actor);
     if (["release", "lost"].includes(kind) || (kind === "fault" && text === "killed")) believe.delete(actor);
     const said = kind === "command" ? text : told(text, message);
-    add(at, { actor, kind, text: said, reply: reply?.startsWith("(") ? told(reply) : reply });
+    const answer = reply?.startsWith("(") ? told(reply) : reply;
+    if (waits) sent.set(event, rows.length);
+    if (answers) rows[sent.get(event)].arrives = rows.length;
+    add(at, { actor, kind, text: said, reply: waits ? undefined : answer, waits, answers });
   }
   expire(now);
   if (now > (rows.at(-1)?.at ?? 0)) add(now, { actor: -1, kind: "note", text: t("play.nowrow") });
   return { actors, unit: "ms", lock: trace.some(({ lock: seen }) => seen), free: told("free"), rows };
+}
+
+/**
+ * moments returns the events in chronological order. A command that blocked in Redis while others acted is there twice:
+ * when it was sent, and when its reply arrived, which is before its actor's next event.
+ */
+function moments(trace) {
+  return trace.flatMap((event, i) => {
+    const { at_ms: at, until_ms: until = 0, actor } = event;
+    const overtaken = trace.some((other) => other.actor !== actor && other.at_ms > at && other.at_ms <= until);
+    if (!overtaken) return [{ at, event, order: i }];
+    const next = trace.findIndex((other) => other.actor === actor && other.at_ms === until);
+    const order = (next < 0 ? trace.length : next) - 0.5;
+    return [{ at, event, order: i, waits: true }, { at: until, event, order, answers: true }];
+  }).sort((a, b) => a.at - b.at || a.order - b.order);
 }
 
 const time = (ms) => String(Math.round(ms * 10) / 10);

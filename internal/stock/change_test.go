@@ -39,15 +39,27 @@ func (s *site) wantOneSale(t *testing.T, service *stock.Service, units int) {
 	}
 }
 
-func TestPutWhoseClientGoesAwayIsWhole(t *testing.T) {
+// A change runs to its end even if its client goes away in the middle.
+func TestChangeWhoseClientGoesAwayIsWhole(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.sale(t, 5)
-		for range 5 {
+		for i := range 100 {
 			ctx, goAway := context.WithCancel(t.Context())
 			time.AfterFunc(rand.N(4*time.Millisecond), goAway)
-			_, _ = service.Put(ctx, stock.Item{SKU: s.sku, Initial: 5})
+			if i%4 == 3 {
+				must(t, service.Delete(ctx, s.sku))
+				if _, err := service.Item(t.Context(), s.sku); !errors.Is(err, stock.ErrUnknownItem) {
+					t.Errorf("the item was deleted, and is read with %v", err)
+				}
+			} else {
+				put, err := service.Put(ctx, stock.Item{SKU: s.sku, Initial: 5})
+				must(t, err)
+				if got := s.saleInRedis(t); got != put.SaleID {
+					t.Errorf("Redis is in sale %s, want %s", got, put.SaleID)
+				}
+				s.wantOneSale(t, service, 3)
+			}
 			goAway()
-			s.wantOneSale(t, service, 3)
 		}
 	})
 }

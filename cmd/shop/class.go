@@ -46,7 +46,7 @@ func (o options) sellTo(room *page.Class, cfg *shop.Config, ready func(addr, pho
 	cfg.Web.Hosts = hosts
 	cfg.Item.Initial = page.ClassUnits
 	cfg.Web.OneEach = true
-	cfg.Stock.Work, cfg.QuickLoads, cfg.Stock.Inside = room.Work, true, room.Inside
+	cfg.Stock.Work, cfg.Stock.Inside = room.Work, room.Inside
 	cfg.Ready = func(addr string) {
 		var phones []string // a machine may be in several networks
 		for _, host := range hosts {

@@ -60,7 +60,8 @@ func (c *Class) Open(url string) error {
 	return nil
 }
 
-// Work pauses a holder of the item for the time that the teacher has set. It is a stock.Work.
+// Work pauses a holder of the item for the time that the teacher has set. It is a stock.Work. A load into the cache,
+// which has another key, is not paused.
 func (c *Class) Work(ctx context.Context, sku string) (after func(), err error) {
 	if sku != c.sku {
 		return nil, nil

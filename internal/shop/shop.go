@@ -75,9 +75,6 @@ type Config struct {
 
 	Item *stock.Item // put on sale unless an item with its SKU exists; may be nil
 
-	// QuickLoads skips Stock.Work in loads into the cache.
-	QuickLoads bool
-
 	// DBHeld, if not nil, is called each time a database connection is returned to the pool. The
 	// argument is how long the connection was in use.
 	DBHeld func(held time.Duration)
@@ -296,11 +293,9 @@ func assemble(cfg Config, served catalog.List, o catalog.Options) *parts {
 	}
 	served.Sell(&sales, o)
 	p := &parts{cfg: cfg, stock: stock.New(sales)}
-	cached := cache.Config{Redis: sales.Redis, Guards: served.Guards(o), Instance: cfg.Instance, Wait: sales.Wait}
-	if sales.Work != nil && !cfg.QuickLoads {
-		cached.Work = sales.Work
-	}
-	p.cache = cache.New(cached)
+	p.cache = cache.New(cache.Config{
+		Redis: sales.Redis, Guards: served.Guards(o), Instance: cfg.Instance, Wait: sales.Wait, Work: sales.Work,
+	})
 	api := cfg.Web
 	api.Stock, api.Cache, api.Holders = p.stock, p.cache, holders.Load
 	api.Strategies, api.Default, api.ForReads = described(served), cfg.Strategy, readStrategy

@@ -152,6 +152,14 @@ func recordingsAreShown(t *testing.T, b *pagetest.Tab, dir string) {
 		b.Keep(fmt.Sprintf("site-%d-%s", i, language))
 		b.Quiet()
 	}
+
+	// Outside of a recording, the keys scroll as usual.
+	b.Visit(address, "?lang=en&n=keys#/shop/seats", look)
+	b.Until(`document.querySelector(".player") !== null`)
+	scrolls := `(on) => on.dispatchEvent(new KeyboardEvent("keydown", { key: "End", bubbles: true, cancelable: true }))`
+	b.Until(fmt.Sprintf(`[document.body, document.querySelector(".player .play")].map(%s).join() === "true,false"`,
+		scrolls))
+
 	runs := ask[struct{ Runs []struct{ ID string } }](t, b, `call("/api/runs")`).Runs
 	if len(runs) != 1 {
 		t.Fatalf("%d runs were recorded", len(runs))

@@ -24,7 +24,7 @@ export async function fetchStory(cell, signal) {
 
 /** showCell opens a cell over the whole window. page.leave goes back to the matrix. */
 export function showCell(box, lab, cell, story, query, page) {
-  const player = story.rows.length > 0 ? newPlayer(cell, story, page) : null;
+  const player = story.rows.length > 0 ? newPlayer(cell, story, page, document) : null;
   const anomaly = lab.anomalies.find(({ name }) => name === cell.anomaly);
   const body = el("div.cell", { tabindex: -1 }, about(anomaly, cell, page),
     player?.node ?? el("p.nothing", t("break.nothing")));
@@ -215,8 +215,8 @@ function newCurtain(story, chosen) {
   };
 }
 
-/** newPlayer makes the timeline and its controls. */
-export function newPlayer(cell, story, page) {
+/** newPlayer makes the timeline and its controls. The keys work where their events pass through keyed. */
+export function newPlayer(cell, story, page, keyed) {
   const last = story.rows.length;
   const breaks = story.rows.findIndex((row) => row.kind === "break") + 1; // a step, or 0
   let step = 1;
@@ -279,7 +279,7 @@ export function newPlayer(cell, story, page) {
     event.preventDefault();
     to(next);
   };
-  document.addEventListener("keydown", keys);
+  keyed.addEventListener("keydown", keys);
   return {
     node,
     play: run,
@@ -288,7 +288,7 @@ export function newPlayer(cell, story, page) {
       stop();
       node.inert = true; // it stays visible until the next one is ready
       timeline.close();
-      document.removeEventListener("keydown", keys);
+      keyed.removeEventListener("keydown", keys);
     },
   };
 }

@@ -29,7 +29,7 @@ async function classroom(box, signal) {
 async function payment(box, signal) {
   const story = await fetchStory(late, signal);
   const { note, message } = story;
-  const player = newPlayer({ ...late, note, message }, story, { replace() {} });
+  const player = newPlayer({ ...late, note, message }, story, { replace() {} }, box);
   box.append(el("h2", t("site.payment")), el("p.outcome.bad", told(note, message)), player.node);
   player.start(new URLSearchParams());
   player.play();

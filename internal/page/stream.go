@@ -14,9 +14,6 @@ const (
 	// closes it.
 	heartbeat = 15 * time.Second
 
-	// sendTimeout limits the time that a client takes to read what it was sent.
-	sendTimeout = 10 * time.Second
-
 	// streamLife is the time after which a stream ends, and the client opens a new one. Otherwise a
 	// client that does not read would be noticed only once the buffers are full.
 	streamLife = 10 * time.Minute
@@ -71,10 +68,6 @@ func (s *stream) send(id uint64, events ...event) error {
 func (s *stream) still() error { return s.write([]byte(": still here\n\n")) }
 
 func (s *stream) write(text []byte) error {
-	if err := s.control.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil &&
-		!errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
 	if _, err := s.w.Write(text); err != nil {
 		return err
 	}

@@ -68,9 +68,6 @@ type connection struct {
 	accepted time.Time     // when it was admitted
 	in       *list.List    // of.silent, of.idle or nil
 	element  *list.Element // its element in that list
-
-	mu       sync.Mutex
-	deadline time.Time // the deadline for writing that a handler has set
 }
 
 func newConnections(l net.Listener, most int, writeTimeout time.Duration, log *slog.Logger) *connections {
@@ -253,12 +250,11 @@ func (c *connection) Close() error {
 }
 
 // Write writes p in pieces. The client, or the buffers in between, must accept each piece
-// within writeTimeout, or within a shorter limit that a handler has set. How long the
-// handler takes before it writes does not matter.
+// within writeTimeout. How long the handler takes before it writes does not matter.
 func (c *connection) Write(p []byte) (n int, err error) {
 	for {
 		piece := p[n:min(n+writePiece, len(p))]
-		if err := c.Conn.SetWriteDeadline(c.until()); err != nil {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(c.of.writeTimeout)); err != nil {
 			return n, err
 		}
 		wrote, err := c.Conn.Write(piece)
@@ -266,28 +262,4 @@ func (c *connection) Write(p []byte) (n int, err error) {
 			return n, err
 		}
 	}
-}
-
-// until returns the deadline of a write that begins now.
-func (c *connection) until() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	end := time.Now().Add(c.of.writeTimeout)
-	if !c.deadline.IsZero() && c.deadline.Before(end) {
-		return c.deadline
-	}
-	return end
-}
-
-// SetWriteDeadline sets a handler's own deadline, in addition to the limit of each write.
-func (c *connection) SetWriteDeadline(t time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.deadline = t
-	return c.Conn.SetWriteDeadline(t)
-}
-
-// SetDeadline sets both deadlines.
-func (c *connection) SetDeadline(t time.Time) error {
-	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }

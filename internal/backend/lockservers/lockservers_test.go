@@ -31,6 +31,7 @@ func TestWrongSpecs(t *testing.T) {
 		},
 		{Specs{Redlock: "a:1,b:2,c"}, catalog.NeedsNodes, backend.ErrSpec, "of -redlock: node 3 is no address"},
 		{Specs{Redlock: ",,"}, catalog.NeedsNodes, backend.ErrSpec, "names 0 nodes"},
+		{Specs{Redlock: "a:1,b:2,redis+sentinel://c:3/m"}, catalog.NeedsNodes, backend.ErrSpec, "node 3 is no address"},
 		{Specs{Redlock: "a:1,b:2,http://c:3"}, catalog.NeedsNodes, backend.ErrSpec, ""},
 		{Specs{Redlock: "rediss://u:secret@a:1,b:2,redis://c:port"}, catalog.NeedsNodes, backend.ErrSpec, ""},
 		{Specs{Etcd: "nowhere"}, catalog.NeedsEtcd, backend.ErrSpec, "-etcd"},

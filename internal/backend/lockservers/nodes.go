@@ -58,7 +58,8 @@ func wrongNode(node string, before []string) string {
 	if word := strings.TrimPrefix(node, "redis://"); word == embedded || word == own {
 		return word + ", which must be the only value"
 	}
-	if _, err := backend.SingleAddr(node); errors.Is(err, backend.ErrSpec) {
+	_, err := backend.SingleAddr(node)
+	if errors.Is(err, backend.ErrSpec) || errors.Is(err, backend.ErrNotSingle) && !strings.HasPrefix(node, "rediss://") {
 		return fmt.Sprintf("no address of a Redis; allowed: HOST:PORT, redis://…, rediss://…, and alone: %s, %s",
 			embedded, own)
 	}

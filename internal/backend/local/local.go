@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -204,7 +205,11 @@ func (s *Server) Pause() error {
 		return err
 	}
 	for range 1000 { // one of its threads may run for a moment longer and answer
-		if halted(s.Pid()) {
+		pid := s.Pid()
+		if pid == 0 {
+			return fmt.Errorf("pause %s: %w", s.command.Name, os.ErrProcessDone)
+		}
+		if halted(pid) {
 			return nil
 		}
 		time.Sleep(time.Millisecond)
@@ -212,12 +217,16 @@ func (s *Server) Pause() error {
 	return fmt.Errorf("pause %s: it goes on", s.command.Name)
 }
 
-// halted reports whether /proc shows that all threads of a process are stopped.
+// halted reports whether /proc shows that all threads of a process are stopped. On an operating
+// system without /proc, it returns true.
 func halted(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if len(threads) == 0 { // on Linux, the process has ended
+		return runtime.GOOS != "linux"
+	}
 	return !slices.ContainsFunc(threads, func(thread string) bool {
 		stat, err := os.ReadFile(thread)
-		return err == nil && !strings.Contains(string(stat), ") T ")
+		return err != nil || !strings.Contains(string(stat), ") T ")
 	})
 }
 

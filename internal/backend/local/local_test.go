@@ -105,6 +105,13 @@ func TestKillAndRestartKeepThePort(t *testing.T) {
 		t.Errorf("pausing a killed server: %v, want os.ErrProcessDone", err)
 	}
 	backendtest.Must(t, s.Restart(t.Context()))
+	process, err := os.FindProcess(s.Pid())
+	backendtest.Must(t, err)
+	backendtest.Must(t, process.Kill())
+	if err := s.Pause(); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("pausing a server that dies: %v, want os.ErrProcessDone", err)
+	}
+	backendtest.Must(t, s.Restart(t.Context()))
 	if s.Addr != addr || s.Pid() == first {
 		t.Errorf("address %s and pid %d, was %s and %d", s.Addr, s.Pid(), addr, first)
 	}

@@ -26,14 +26,16 @@ const (
 	own      = "local"
 )
 
-// Needs returns the needs whose spec is not empty.
+// Needs returns the needs whose spec is not empty, always in the same order, so that of two wrong
+// specs always the same one is reported.
 func (s Specs) Needs() []catalog.Need {
 	var needs []catalog.Need
-	for need, spec := range map[catalog.Need]string{
-		catalog.NeedsNodes: s.Redlock, catalog.NeedsEtcd: s.Etcd, catalog.NeedsZooKeeper: s.ZooKeeper,
-	} {
-		if spec != "" {
-			needs = append(needs, need)
+	for _, one := range []struct {
+		need catalog.Need
+		spec string
+	}{{catalog.NeedsNodes, s.Redlock}, {catalog.NeedsEtcd, s.Etcd}, {catalog.NeedsZooKeeper, s.ZooKeeper}} {
+		if one.spec != "" {
+			needs = append(needs, one.need)
 		}
 	}
 	return needs

@@ -43,6 +43,10 @@ func TestWrongSpecs(t *testing.T) {
 			t.Errorf("%+v: got %v, want %v", tt.specs, err, tt.is)
 		}
 	}
+	of := Specs{Redlock: "a", Etcd: "b", ZooKeeper: "c"}.Needs()
+	if !slices.Equal(of, []catalog.Need{catalog.NeedsNodes, catalog.NeedsEtcd, catalog.NeedsZooKeeper}) {
+		t.Errorf("the needs are checked in the order %v", of)
+	}
 }
 
 // A process can start and sell while a minority of nodes is down.

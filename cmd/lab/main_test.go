@@ -341,6 +341,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{"-run ,", "names nothing"},
 		{"-redis redis://127.0.0.1:1,127.0.0.1:2", "one server"},
 		{"-redis redis+sentinel://127.0.0.1:1/name", "one server"},
+		{"-redis rediss+sentinel://127.0.0.1:1/name", "one server"},
 		{"-redis local:cluster", "one server"},
 		{"-check", "-readme"},
 		{"-readme x -run lost-update", "whole table"},

@@ -69,7 +69,8 @@ var errOneServer = errors.New("the lab stands between a lock and one server: emb
 // CheckRedis returns an error if spec, the value of -redis, names several servers, such as a
 // cluster or sentinels. Other mistakes are found when the lab connects.
 func CheckRedis(spec string) error {
-	if strings.Contains(spec, ",") || strings.HasPrefix(spec, "redis+sentinel:") || spec == "local:cluster" {
+	scheme, _, _ := strings.Cut(spec, ":")
+	if strings.Contains(spec, ",") || strings.HasSuffix(scheme, "+sentinel") || spec == "local:cluster" {
 		return errOneServer
 	}
 	return nil

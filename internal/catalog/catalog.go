@@ -231,7 +231,7 @@ func Strategies() List {
 			Name:    "v7_queue",
 			Adds:    "waiters queue in Redis and are handed the lock, first come, first served, instead of polling",
 			Breaks:  "a process that is paused for longer than the ttl goes on as if it held the lock; failover",
-			Test:    "TestPausedHolderWritesTooLate",
+			Test:    "TestPromises",
 			OwnWait: true,
 			Guard: func(o Options) guard.Guard {
 				d := undoable(o, v7.New, v7.WithOwner, v7.ErrNotHeld)
@@ -370,7 +370,7 @@ func Strategies() List {
 			OwnWait:  true,
 			Adds:     "a key with a lease on servers that agree by consensus; its revision is the fencing token",
 			Breaks:   "a paused process, if nobody checks the token",
-			Test:     "TestLossIsToldFirst",
+			Test:     "TestLedgerRefusesAnOlderToken",
 			Guard:    func(o Options) guard.Guard { return o.distributed(o.Etcd, lease.ErrNotHeld) },
 			deduct:   elsewhere(fenced),
 			unfenced: elsewhere(leased(holds, holds)),
@@ -384,7 +384,7 @@ func Strategies() List {
 			Adds: "an ephemeral node in a queue in which each waiter watches the one before; its zxid is the " +
 				"fencing token",
 			Breaks:   "a paused process, if nobody checks the token",
-			Test:     "TestLossIsToldFirst",
+			Test:     "TestLedgerRefusesAnOlderToken",
 			Guard:    func(o Options) guard.Guard { return o.distributed(o.ZooKeeper, lease.ErrNotHeld) },
 			deduct:   elsewhere(fenced),
 			unfenced: elsewhere(leased(holds, holds)),

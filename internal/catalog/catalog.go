@@ -38,14 +38,8 @@ type Options struct {
 	Stream   stock.Stream // how a Streamed strategy accepts orders
 
 	// Needed only by some strategies; see List.With.
-	Nodes       []redis.Cmdable // independent of each other and of Redis
-	Etcd        func(key string) guard.Lock
-	ZooKeeper   func(key string) guard.Lock
 	Rueidislock *thirdparty.Rueidislock
-
-	// Later fills in the fields above for needs that are met only when a guard is first used: see
-	// Strategy.NewGuard.
-	Later map[Need]Later
+	Locks       map[Need]Connect // locks on other servers
 }
 
 // Kind is the mechanism by which a strategy keeps the stock correct.
@@ -355,11 +349,7 @@ func Strategies() List {
 			Adds:   "the same lock on a majority of independent Redis servers: a minority of them may fail",
 			Breaks: "a paused process; a majority whose clocks jump, or that restarts empty within the ttl",
 			Test:   "TestClockJumpLetsSecondIn",
-			Guard: func(o Options) guard.Guard {
-				return o.distributed(func(key string) guard.Lock {
-					return quorumLock{redlock.New(o.Nodes, key, o.TTL)}
-				}, redlock.ErrNotHeld)
-			},
+			Guard:  func(o Options) guard.Guard { return o.elsewhere(NeedsNodes, redlock.ErrNotHeld) },
 			deduct: elsewhere(leased(holds, holds)),
 			loads:  renewedLoads,
 		},
@@ -371,7 +361,7 @@ func Strategies() List {
 			Adds:     "a key with a lease on servers that agree by consensus; its revision is the fencing token",
 			Breaks:   "a paused process, if nobody checks the token",
 			Test:     "TestLedgerRefusesAnOlderToken",
-			Guard:    func(o Options) guard.Guard { return o.distributed(o.Etcd, lease.ErrNotHeld) },
+			Guard:    func(o Options) guard.Guard { return o.elsewhere(NeedsEtcd, lease.ErrNotHeld) },
 			deduct:   elsewhere(fenced),
 			unfenced: elsewhere(leased(holds, holds)),
 			loads:    renewedLoads,
@@ -385,7 +375,7 @@ func Strategies() List {
 				"fencing token",
 			Breaks:   "a paused process, if nobody checks the token",
 			Test:     "TestLedgerRefusesAnOlderToken",
-			Guard:    func(o Options) guard.Guard { return o.distributed(o.ZooKeeper, lease.ErrNotHeld) },
+			Guard:    func(o Options) guard.Guard { return o.elsewhere(NeedsZooKeeper, lease.ErrNotHeld) },
 			deduct:   elsewhere(fenced),
 			unfenced: elsewhere(leased(holds, holds)),
 			loads:    renewedLoads,
@@ -440,6 +430,11 @@ func Strategies() List {
 // distributed returns the guard of a lock.
 func (o Options) distributed(lock func(key string) guard.Lock, notHeld error) *guard.Distributed {
 	return &guard.Distributed{New: lock, Policy: o.Policy, NotHeld: notHeld}
+}
+
+// elsewhere returns the guard of a lock on the servers for a need.
+func (o Options) elsewhere(n Need, notHeld error) guard.Guard {
+	return &remote{connect: o.Locks[n], distributed: o.distributed(nil, notHeld)}
 }
 
 // leasedLock returns the guard of a lock in Redis that expires.

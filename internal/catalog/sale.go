@@ -2,14 +2,11 @@ package catalog
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"oversell/internal/guard"
-	"oversell/internal/locks/redlock"
 	"oversell/internal/stock"
 )
 
@@ -78,52 +75,42 @@ func (s Strategy) family() string {
 	return s.Name
 }
 
-// Later fills in options that are missing. It is called for every section, so it must keep the
-// connections that it has opened. If ctx ends, it returns the cause.
-type Later func(ctx context.Context, o Options) (Options, error)
-
-// NewGuard returns the guard of a Guarded strategy. If the options meet the strategy's need only
-// through Later, the guard calls Later each time it is used, and is made the first time.
+// NewGuard returns the guard of a Guarded strategy.
 func (s Strategy) NewGuard(o Options) guard.Guard {
-	if later := o.Later[s.Needs]; later != nil {
-		return &lateGuard{options: o, later: later, make: s.guard}
-	}
-	return s.guard(o)
-}
-
-func (s Strategy) guard(o Options) guard.Guard {
 	if s.OwnWait {
 		o.Policy = nil
 	}
 	return s.Guard(o)
 }
 
-// Distributed returns the guard of a Guarded strategy with a lock, for code that uses only the
-// lock. It panics if the strategy has no lock.
+// Distributed returns the guard of a Guarded strategy with a lock in Redis, for code that uses only
+// the lock. It panics if the strategy has no such lock.
 func (s Strategy) Distributed(o Options) *guard.Distributed {
 	return s.Guard(o).(*guard.Distributed)
 }
 
-// lateGuard makes its guard when it is first used.
-type lateGuard struct {
-	options Options
-	later   Later
-	make    func(Options) guard.Guard
+// Connect connects to the servers of a lock, and returns a function that makes the lock. It is called
+// for every section, so it must keep the connections that it has opened. If ctx ends, it returns the
+// cause.
+type Connect func(ctx context.Context) (lock func(key string) guard.Lock, err error)
 
-	once  sync.Once
-	guard guard.Guard
+// remote is a guard with a lock on servers to which it connects when it is first used.
+type remote struct {
+	connect     Connect
+	connected   sync.Once
+	distributed *guard.Distributed // has no New before the first use
 }
 
-// Do calls later each time, because the connections that it opened may have failed since.
-func (g *lateGuard) Do(ctx context.Context, e guard.Entry, section func(context.Context) error) (guard.Stats, error) {
+// Do calls connect each time, because the connections may have failed since.
+func (g *remote) Do(ctx context.Context, e guard.Entry, section func(context.Context) error) (guard.Stats, error) {
 	start := time.Now()
-	o, err := g.later(ctx, g.options)
+	lock, err := g.connect(ctx)
 	waited := time.Since(start)
 	if err != nil {
 		return guard.Stats{Waited: waited}, err
 	}
-	g.once.Do(func() { g.guard = g.make(o) })
-	stats, err := g.guard.Do(ctx, e, section)
+	g.connected.Do(func() { g.distributed.New = lock })
+	stats, err := g.distributed.Do(ctx, e, section)
 	stats.Waited += waited
 	return stats, err
 }
@@ -134,9 +121,9 @@ type Need string
 // The needs.
 const (
 	NeedsNothing   Need = ""
-	NeedsNodes     Need = "redlock"     // independent Redis servers: Options.Nodes
-	NeedsEtcd      Need = "etcd"        // Options.Etcd
-	NeedsZooKeeper Need = "zookeeper"   // Options.ZooKeeper
+	NeedsNodes     Need = "redlock"     // independent Redis servers: Options.Locks
+	NeedsEtcd      Need = "etcd"        // Options.Locks
+	NeedsZooKeeper Need = "zookeeper"   // Options.Locks
 	NeedsRueidis   Need = "rueidislock" // Options.Rueidislock
 )
 
@@ -145,22 +132,12 @@ func (n Need) OfServers() bool {
 	return n == NeedsNodes || n == NeedsEtcd || n == NeedsZooKeeper
 }
 
-// Meets reports whether the options meet a need, either now or through Later.
+// Meets reports whether the options meet a need.
 func (o Options) Meets(n Need) bool {
-	if o.Later[n] != nil {
-		return true
-	}
-	switch n {
-	case NeedsNodes:
-		return len(o.Nodes) > 0
-	case NeedsEtcd:
-		return o.Etcd != nil
-	case NeedsZooKeeper:
-		return o.ZooKeeper != nil
-	case NeedsRueidis:
+	if n == NeedsRueidis {
 		return o.Rueidislock != nil
 	}
-	return true
+	return !n.OfServers() || o.Locks[n] != nil
 }
 
 // With returns the strategies whose needs the options meet.
@@ -178,32 +155,4 @@ func (c List) Needs(names []string) []Need {
 		}
 	}
 	return needs
-}
-
-const (
-	// quorumTries is the number of tries after which TryLock returns an error if too few nodes
-	// answer. On a busy machine, all nodes are sometimes late at once.
-	quorumTries = 4
-	// quorumDelay is the longest pause between two of these tries.
-	quorumDelay = 50 * time.Millisecond
-)
-
-// quorumLock is a Redlock that tries again if too few nodes answered, instead of failing
-// the caller at once.
-type quorumLock struct{ *redlock.Mutex }
-
-func (l quorumLock) TryLock(ctx context.Context) (ok bool, err error) {
-	for try := range quorumTries {
-		if try > 0 {
-			// Random, so that callers that collided do not collide again.
-			if err := guard.Sleep(ctx, rand.N(quorumDelay)); err != nil {
-				return false, err
-			}
-		}
-		ok, err = l.Mutex.TryLock(ctx)
-		if !errors.Is(err, redlock.ErrNoQuorum) {
-			return ok, err
-		}
-	}
-	return false, err
 }

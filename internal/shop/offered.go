@@ -24,8 +24,8 @@ func (c *Config) offer(ctx context.Context, o catalog.Options) (can catalog.List
 		return nil, fmt.Errorf("the strategy %s is not available: %s", c.Strategy, why)
 	}
 	s, err := can.Find(c.Strategy)
-	if later := o.Later[s.Needs]; later != nil {
-		_, err = later(ctx, o)
+	if connect := o.Locks[s.Needs]; connect != nil {
+		_, err = connect(ctx)
 	}
 	return can, err
 }

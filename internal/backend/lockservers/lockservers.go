@@ -12,6 +12,7 @@ import (
 	"oversell/internal/backend/coordination"
 	"oversell/internal/backend/local"
 	"oversell/internal/catalog"
+	"oversell/internal/guard"
 )
 
 // Specs contains the values of -redlock, -etcd and -zookeeper. A value that is not needed may be empty.
@@ -173,20 +174,33 @@ func (s *Servers) server(ctx context.Context, need catalog.Need) (*server, error
 // other servers when a guard is first used. ttl is the lease of the locks. Close the Clients before
 // s, after all locks are released.
 func (s *Servers) Dial(ctx context.Context, ttl time.Duration) (*Clients, error) {
-	c := &Clients{options: catalog.Options{Later: make(map[catalog.Need]catalog.Later)}}
+	c := &Clients{locks: make(map[catalog.Need]catalog.Connect)}
 	if s == nil {
 		return c, nil
 	}
 	for need := range s.of {
+		dialled := newOnDemand(func(ctx context.Context) (*connection, error) {
+			there, err := s.server(ctx, need)
+			if err != nil {
+				return nil, err
+			}
+			return dial(ctx, need, there.addresses, ttl)
+		})
+		connect := func(ctx context.Context) (func(key string) guard.Lock, error) {
+			if _, err := s.server(ctx, need); err != nil { // the server may have ended in the meantime
+				return nil, err
+			}
+			there, err := dialled.get(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return there.lock, nil
+		}
+		c.locks[need], c.all = connect, append(c.all, dialled)
 		if s.late[need] {
-			c.dialLater(s, need, ttl)
 			continue
 		}
-		there, err := s.server(ctx, need)
-		if err == nil {
-			err = c.dial(ctx, need, there.addresses, ttl)
-		}
-		if err != nil {
+		if _, err := connect(ctx); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"oversell/internal/backend/coordination"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
-	"oversell/internal/guard"
 	"oversell/internal/lab"
 )
 
@@ -42,8 +41,7 @@ func inEtcd(ctx context.Context, endpoints []string) (*lab.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	newLock := func(o catalog.Options) func(string) guard.Lock { return o.Etcd }
-	s := serviceOf(catalog.NeedsEtcd, "http://", endpoints, newLock)
+	s := serviceOf(catalog.NeedsEtcd, "http://", endpoints)
 	s.Name, s.Close = "etcd", func() { _ = client.Close() }
 	s.First = func(ctx context.Context, key string) (string, error) {
 		how := append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())
@@ -71,8 +69,7 @@ func inZooKeeper(ctx context.Context, hosts []string) (*lab.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	newLock := func(o catalog.Options) func(string) guard.Lock { return o.ZooKeeper }
-	s := serviceOf(catalog.NeedsZooKeeper, "", hosts, newLock)
+	s := serviceOf(catalog.NeedsZooKeeper, "", hosts)
 	s.Name, s.Close = "ZooKeeper", func() { conn.Close() }
 	s.First = func(_ context.Context, key string) (string, error) {
 		queue := "/oversell/" + key
@@ -94,9 +91,7 @@ func byNumber(a, b string) int { return strings.Compare(a[max(0, len(a)-10):], b
 
 // serviceOf returns the part of a service that processes use. Each process connects through its own
 // relays. An address of the service is the scheme and host:port.
-func serviceOf(
-	need catalog.Need, scheme string, addresses []string, newLock func(catalog.Options) func(key string) guard.Lock,
-) *lab.Service {
+func serviceOf(need catalog.Need, scheme string, addresses []string) *lab.Service {
 	hosts := make([]string, len(addresses))
 	for i, address := range addresses {
 		hosts[i] = strings.TrimPrefix(address, scheme)
@@ -108,9 +103,11 @@ func serviceOf(
 					relayed[i] = scheme + relayed[i]
 				}
 				clients, err := lockservers.Running(lockservers.Addresses{need: relayed}).Dial(ctx, ttl)
-				if err == nil {
-					m.Lock, m.Close = newLock(clients.Add(catalog.Options{})), clients.Close
+				if err != nil {
+					return err
 				}
+				m.Close = clients.Close
+				m.Lock, err = clients.Add(catalog.Options{}).Locks[need](ctx)
 				return err
 			})
 		},

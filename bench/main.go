@@ -163,18 +163,21 @@ func (o *options) serve(ctx context.Context) (redis, db string, others []string,
 		stops = append(stops, set.Close)
 		o.Failovers, redis = set, set.URL()
 	case slices.Contains(conditions, catalog.Chaos):
-		harmed, err := bench.ServeChaos(ctx, o.redis, o.db)
-		if err != nil {
-			return redis, db, nil, stop, err
+		backends = func() (_ *backend.Servers, err error) {
+			if o.Chaos, err = bench.ServeChaos(ctx, redis, db); err != nil {
+				return nil, err
+			}
+			return o.Chaos.Servers, nil
 		}
-		stops = append(stops, harmed.Close)
-		o.Chaos, redis, db = harmed, harmed.RedisURL, harmed.DBURL
 	}
 	servers, err := backends()
 	if err != nil {
 		return redis, db, nil, stop, err
 	}
 	stops = append(stops, servers.Close)
+	if o.Chaos != nil {
+		stops = append(stops, o.Chaos.Close) // called before servers.Close, it first ends its own connections
+	}
 	o.RedisURL, o.DBURL = servers.RedisURL, servers.DBURL
 	more, err := lockservers.New(ctx, o.servers, needs...)
 	if err != nil {

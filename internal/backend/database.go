@@ -33,7 +33,7 @@ func ServeDatabase(ctx context.Context, spec string) (*Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Server{URL: s.URL, stop: s.Close}, nil
+		return &Server{URL: s.URL, database: s, stop: s.Close}, nil
 	}
 	if _, err := parseDatabaseURL(spec); err != nil {
 		return nil, err

@@ -17,22 +17,22 @@ import (
 //
 //   - "embedded" serves miniredis from this process, on a free loopback port, with a running clock
 //     and a random password;
-//   - "local" starts a private redis-server (see package local);
+//   - "local" starts a private redis-server (see package local) with the given arguments;
 //   - "local:cluster" starts a private cluster of three primaries and three replicas;
 //   - a URL of the user's own Redis, or its host:port, is checked and kept (see DialRedis).
 //
 // ctx limits the start of the server, which runs until Close. Errors wrap ErrSpec, ErrMissing, or
 // the reason why the server did not start.
-func ServeRedis(ctx context.Context, spec string) (*Server, error) {
+func ServeRedis(ctx context.Context, spec string, args ...string) (*Server, error) {
 	switch spec {
 	case embedded:
 		return serveMiniredis()
 	case privateOnly:
-		s, err := local.StartRedis(ctx)
+		s, err := local.StartRedis(ctx, args...)
 		if err != nil {
 			return nil, err
 		}
-		return &Server{URL: s.URL, stop: s.Close}, nil
+		return &Server{URL: s.URL, redis: s, stop: s.Close}, nil
 	case privateCluster:
 		c, err := local.StartCluster(ctx)
 		if err != nil {

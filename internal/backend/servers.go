@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"golang.org/x/sync/errgroup"
+
+	"oversell/internal/backend/local"
 )
 
 // Server is a Redis or a database to dial: one that this package started, or the user's own.
@@ -13,7 +15,9 @@ type Server struct {
 	// so it must never be logged.
 	URL string
 
-	stop func() error // nil if the server is the user's own
+	redis    *local.Redis    // nil unless the value "local" of -redis has started it
+	database *local.Database // nil unless the value "local" of -db has started it
+	stop     func() error    // nil if the server is the user's own
 }
 
 // Close stops the server or removes the file, unless it is the user's own. Close may be called more
@@ -31,15 +35,19 @@ type Servers struct {
 	RedisURL, RedisName string // the URL may contain a password
 	DBURL, DBName       string // the URL may contain a password
 
+	// Redis and Database are the servers that Serve has started for the value "local", or nil.
+	Redis    *local.Redis
+	Database *local.Database
+
 	redis, db *Server
 }
 
 // Serve resolves the values of -redis and -db like ServeRedis and ServeDatabase, and
 // checks that both servers answer. The caller must call Close.
-func Serve(ctx context.Context, redisSpec, dbSpec string) (*Servers, error) {
+func Serve(ctx context.Context, redisSpec, dbSpec string, redisArgs ...string) (*Servers, error) {
 	s := &Servers{}
 	var g errgroup.Group
-	g.Go(func() error { return s.serveRedis(ctx, redisSpec) })
+	g.Go(func() error { return s.serveRedis(ctx, redisSpec, redisArgs...) })
 	g.Go(func() error { return s.serveDB(ctx, dbSpec) })
 	if err := g.Wait(); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -56,11 +64,11 @@ func ServeRedisAlone(ctx context.Context, redisSpec string) (*Servers, error) {
 	return s, nil
 }
 
-func (s *Servers) serveRedis(ctx context.Context, spec string) (err error) {
-	if s.redis, err = ServeRedis(ctx, spec); err != nil {
+func (s *Servers) serveRedis(ctx context.Context, spec string, args ...string) (err error) {
+	if s.redis, err = ServeRedis(ctx, spec, args...); err != nil {
 		return err
 	}
-	s.RedisURL = s.redis.URL
+	s.RedisURL, s.Redis = s.redis.URL, s.redis.redis
 	rdb, err := DialRedis(ctx, s.RedisURL, 1)
 	if err != nil {
 		return err
@@ -74,7 +82,7 @@ func (s *Servers) serveDB(ctx context.Context, spec string) (err error) {
 	if s.db, err = ServeDatabase(ctx, spec); err != nil {
 		return err
 	}
-	s.DBURL = s.db.URL
+	s.DBURL, s.Database = s.db.URL, s.db.database
 	db, err := DialDatabase(ctx, s.DBURL)
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -18,13 +17,12 @@ import (
 
 // ChaosServers are a Redis and a database that the bench has started and may break.
 type ChaosServers struct {
-	RedisURL, DBURL string
+	*backend.Servers
 
-	redis   *local.Redis    // nil: embedded
-	db      *local.Database // nil: embedded
-	admin   redis.UniversalClient
-	root    *gorm.DB // with all privileges; nil: embedded
-	started []io.Closer
+	redis *local.Redis    // nil: embedded
+	db    *local.Database // nil: embedded
+	admin redis.UniversalClient
+	root  *gorm.DB // with all privileges; nil: embedded
 }
 
 // CanServeChaos reports whether ServeChaos starts servers for these values of -redis and -db.
@@ -35,67 +33,30 @@ func CanServeChaos(redisSpec, dbSpec string) bool {
 
 // ServeChaos starts the servers for the values of -redis and -db. Call Close at the end. The error
 // wraps ErrConfig if a value is the address of the user's own server.
-func ServeChaos(ctx context.Context, redisSpec, dbSpec string) (_ *ChaosServers, err error) {
+func ServeChaos(ctx context.Context, redisSpec, dbSpec string) (*ChaosServers, error) {
 	if !CanServeChaos(redisSpec, dbSpec) {
 		return nil, Invalid(needsOwnServers)
 	}
-	s := &ChaosServers{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
-	if err := s.serveRedis(ctx, redisSpec); err != nil {
+	// Acknowledged writes have reached the operating system, so a killed process loses nothing; only
+	// a crash of the machine would lose some.
+	servers, err := backend.Serve(ctx, redisSpec, dbSpec, "--appendonly", "yes", "--appendfsync", "no")
+	if err != nil {
 		return nil, err
 	}
-	if s.admin, err = backend.DialRedis(ctx, s.RedisURL, 2); err != nil {
-		return nil, err
+	s := &ChaosServers{Servers: servers, redis: servers.Redis, db: servers.Database}
+	s.admin, err = backend.DialRedis(ctx, s.RedisURL, 2)
+	if err == nil && s.db != nil {
+		// The shops have another user, who cannot write while read_only is set.
+		s.root, err = backend.DialDatabase(ctx, s.db.AdminURL+"?lock_wait_timeout=3")
 	}
-	if err := s.serveDB(ctx, dbSpec); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *ChaosServers) serveRedis(ctx context.Context, spec string) (err error) {
-	if spec != "local" {
-		started, err := backend.ServeRedis(ctx, spec)
-		if err != nil {
-			return err
-		}
-		s.started, s.RedisURL = append(s.started, started), started.URL
-		return nil
-	}
-	// Acknowledged writes have reached the operating system, so a killed process loses nothing; only
-	// a crash of the machine would lose some.
-	if s.redis, err = local.StartRedis(ctx, "--appendonly", "yes", "--appendfsync", "no"); err != nil {
-		return err
-	}
-	s.started, s.RedisURL = append(s.started, s.redis), s.redis.URL
-	return nil
-}
-
-// serveDB starts the database. A private server has a user for the shops, which cannot write while
-// read_only is set.
-func (s *ChaosServers) serveDB(ctx context.Context, spec string) (err error) {
-	if spec != "local" {
-		started, err := backend.ServeDatabase(ctx, spec)
-		if err != nil {
-			return err
-		}
-		s.started, s.DBURL = append(s.started, started), started.URL
-		return nil
-	}
-	if s.db, err = local.StartDatabase(ctx); err != nil {
-		return err
-	}
-	s.started, s.DBURL = append(s.started, s.db), s.db.URL
-	s.root, err = backend.DialDatabase(ctx, s.db.AdminURL+"?lock_wait_timeout=3")
-	return err
-}
-
 // Close stops the servers, even if faults have stopped or killed them.
-func (s *ChaosServers) Close() (err error) {
+func (s *ChaosServers) Close() error {
 	if s.admin != nil {
 		_ = s.admin.Close() // a fault may have broken its connections
 	}
@@ -104,10 +65,7 @@ func (s *ChaosServers) Close() (err error) {
 			_ = pool.Close()
 		}
 	}
-	for _, server := range s.started {
-		err = errors.Join(err, server.Close())
-	}
-	return err
+	return s.Servers.Close()
 }
 
 // faultTimeout limits a command that begins or ends a fault.

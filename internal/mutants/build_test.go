@@ -141,20 +141,26 @@ func (m saleMutant) fails(t *testing.T, overlay string) (out string, failed bool
 	for part := range strings.SplitSeq(m.Test, "/") {
 		match = append(match, "^"+part+"$")
 	}
-	out, code := run(t, "go", "test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout=90s", "-run",
-		strings.Join(match, "/"), "./"+m.tests())
-	return out, code != 0
+	return goTest(t, overlay, m.edit(), "-run", strings.Join(match, "/"), "./"+m.tests())
 }
 
 // noticed reports whether the tests of the mutant's stage fail.
 func noticed(t *testing.T, overlay string, m mutant) bool {
 	t.Helper()
-	out, code := run(t, "go", "test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout=90s",
-		"./internal/locks/"+m.Stage)
+	_, failed := goTest(t, overlay, m.edit(), "./internal/locks/"+m.Stage)
+	return failed
+}
+
+// goTest runs tests with an overlay, and reports whether they fail. A mutant that does not build is
+// not one that the tests notice.
+func goTest(t *testing.T, overlay string, e edit, args ...string) (out string, failed bool) {
+	t.Helper()
+	flags := []string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout=90s"}
+	out, code := run(t, "go", append(flags, args...)...)
 	if strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]") {
-		t.Errorf("%s does not build with %q:\n%s", m.path(), m.New, out)
+		t.Errorf("%s does not build with %q:\n%s", e.path, e.new, out)
 	}
-	return code != 0
+	return out, code != 0
 }
 
 // seen reports whether any cell of the mutant's stage in the lab differs from its recorded outcome.

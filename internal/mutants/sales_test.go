@@ -91,7 +91,7 @@ func ofSales() []saleMutant {
 			inTheLab},
 
 		{heals, `return s.beginGeneration(ctx, tx, item, left)`,
-			`return s.redis.rdb.Set(ctx, keys{item.SKU}.stock(item.generation()), left, 0).Err()`,
+			`return s.redis.rdb.Set(ctx, item.generation().stock(item.SKU), left, 0).Err()`,
 			"the repair overwrites the stock, with no mark", "TestRepairDuringASaleOversellsOnlyIfItOverwrites",
 			""},
 		{"internal/stock/orders.go", "oversell_items WHERE sku = ? AND generation = ?\"",

@@ -49,7 +49,7 @@ func (s *Service) beginSale(ctx context.Context, item Item, replace bool) (Item,
 	if item.History, err = s.history(ctx, item); err != nil {
 		return Item{}, err
 	}
-	tctx, cancel := limited(ctx)
+	tctx, cancel := context.WithTimeout(ctx, countTimeout) // the last sale's accepted orders are written
 	defer cancel()
 	var ended string // the sale before this one
 	err = s.store.changePool(tctx, item.SKU, func(tx store) error {

@@ -538,10 +538,18 @@ func TestAFullStreamRefusesBuyers(t *testing.T) {
 }
 
 // Before a new sale, a count or another family's turn begins, the accepted orders are written, even
-// if no consumer runs. A consumer that starts later finds them written.
+// if no consumer runs and there are so many that it takes long. A consumer that starts later finds
+// them written.
 func TestAcceptedOrdersAreWrittenBeforeACount(t *testing.T) {
 	eachCase(t, map[string]func(t *testing.T, s *site, service *stock.Service){
-		"sale":   func(t *testing.T, s *site, service *stock.Service) { s.put(t, service, 7) },
+		"sale": func(t *testing.T, s *site, service *stock.Service) {
+			defer s.beforeOrders(func(tx *gorm.DB) {
+				if ends, ok := tx.Statement.Context.Deadline(); ok && time.Until(ends) < 10*time.Second {
+					t.Errorf("the orders must be written within %v", time.Until(ends))
+				}
+			})()
+			s.put(t, service, 7)
+		},
 		"family": func(t *testing.T, s *site, service *stock.Service) { rush(t, s, 1, "lua_batch", service) },
 		"count": func(t *testing.T, s *site, service *stock.Service) {
 			must(t, losses["the sale"](t, s))

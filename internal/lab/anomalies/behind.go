@@ -135,9 +135,9 @@ func (r realSeller) form(ctx context.Context) (save func() error, err error) {
 // once would make the trace differ from run to run.
 const pollEvery = 233 * time.Millisecond
 
-func (r realSeller) consume(ctx context.Context, name string) {
+func (r realSeller) consume(ctx context.Context, _ string) {
 	ours := func(sku string) bool { return sku == r.b.item.SKU } // cells on one database server share a database
-	r.Consume(ctx, stream.Consumer{Name: name, ClaimAfter: r.b.claimAfter(), Poll: pollEvery, Only: ours})
+	r.Consume(ctx, stream.Consumer{ClaimAfter: r.b.claimAfter(), Poll: pollEvery, Only: ours})
 }
 
 // naiveSeller sells with package naive.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/guard"
@@ -54,12 +53,9 @@ type Fate struct {
 
 // Consumer configures how a process writes accepted orders. The zero values mean the defaults.
 type Consumer struct {
-	Name string // unique among all processes; default a new UUID
-
 	// ClaimAfter is how long a consumer may keep entries without writing them before another consumer
 	// takes them over; default 3 s. A consumer that is only slow does no harm, because an order is
-	// written only once. A consumer that was idle for twenty times that long and has no entries is
-	// removed from the group of the stream.
+	// written only once.
 	ClaimAfter time.Duration
 
 	// Tries is how many times the database may refuse the values of an order before the order
@@ -96,12 +92,7 @@ const (
 	DefaultPoll       = 250 * time.Millisecond
 )
 
-// retireAfter times ClaimAfter is how long a consumer without entries must be idle to be considered
-// dead. It is also the interval at which the others look for such consumers.
-const retireAfter = 20
-
 func (c Consumer) withDefaults(ctx context.Context) Consumer {
-	c.Name = cmp.Or(c.Name, uuid.NewString())
 	c.ClaimAfter = cmp.Or(c.ClaimAfter, DefaultClaimAfter)
 	c.Tries = cmp.Or(c.Tries, DefaultTries)
 	c.Poll = cmp.Or(c.Poll, DefaultPoll)
@@ -143,7 +134,6 @@ type consumption struct {
 	sale    Sale
 	log     *slog.Logger
 
-	began   time.Time
 	work    context.Context              // the context of the readers
 	readers map[string]*guard.Background // by SKU
 
@@ -157,8 +147,7 @@ type consumption struct {
 
 func (s Streams) consumption(work context.Context, sale Sale, log *slog.Logger, c Consumer) *consumption {
 	return &consumption{
-		Consumer: c, streams: s, sale: sale, log: log, began: time.Now(), work: work,
-		readers: make(map[string]*guard.Background),
+		Consumer: c, streams: s, sale: sale, log: log, work: work, readers: make(map[string]*guard.Background),
 	}
 }
 
@@ -252,16 +241,13 @@ type reader struct {
 	sku     string
 	size    *guard.BatchSize
 	claimed time.Time // when it last looked for entries of dead consumers
-	retired time.Time // when it last removed dead consumers
 }
 
 // maxBatch is the maximum number of orders in one statement.
 const maxBatch = 512
 
-// reader returns a reader of an item. The reader does not remove dead consumers as soon as
-// consumption begins: the entries that they left must be written first.
 func (g *consumption) reader(sku string) *reader {
-	return &reader{consumption: g, sku: sku, size: guard.NewBatchSize(maxBatch), retired: g.began}
+	return &reader{consumption: g, sku: sku, size: guard.NewBatchSize(maxBatch)}
 }
 
 // The limits of the pause after a failure.
@@ -312,25 +298,19 @@ func (r *reader) next(ctx context.Context) (entries []Entry, before bool, err er
 	streams := r.streams
 	if time.Since(r.claimed) >= r.ClaimAfter/4 {
 		r.claimed = time.Now()
-		if time.Since(r.retired) >= retireAfter*r.ClaimAfter {
-			r.retired = time.Now()
-			if err := streams.retire(ctx, r.sku, r.Name, retireAfter*r.ClaimAfter); err != nil && ctx.Err() == nil {
-				r.log.Warn("dead consumers stay in the group of a stream for now", "sku", r.sku, "error", err)
-			}
-		}
-		entries, err = streams.claim(ctx, r.sku, r.Name, r.ClaimAfter, r.size.Size())
+		entries, err = streams.claim(ctx, r.sku, r.ClaimAfter, r.size.Size())
 		if len(entries) > 0 {
 			r.claimed = time.Time{} // there may be more
 			return entries, true, err
 		}
 	}
 	if err == nil {
-		entries, err = streams.read(ctx, r.sku, r.Name, r.size.Size())
+		entries, err = streams.read(ctx, r.sku, r.size.Size())
 	}
 	if redis.HasErrorPrefix(err, "NOGROUP") {
 		joined, joinErr := streams.join(ctx, r.sku)
 		if err = joinErr; joined {
-			entries, err = streams.read(ctx, r.sku, r.Name, r.size.Size())
+			entries, err = streams.read(ctx, r.sku, r.size.Size())
 		}
 	}
 	return entries, false, err

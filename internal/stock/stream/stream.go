@@ -37,15 +37,16 @@ var (
 	//go:embed release.lua
 	releaseSource string
 	releaseScript = redis.NewScript(releaseSource)
-
-	//go:embed retire.lua
-	retireSource string
-	retireScript = redis.NewScript(retireSource)
 )
 
 const (
 	// group is the consumer group of all streams.
 	group = "writers"
+
+	// consumer is the name of all processes in the group. Redis gives each entry to one reader, and
+	// measures how long the entry waits, whatever the readers are called. So no name of a dead process
+	// is left over.
+	consumer = "writer"
 
 	// KeysKept is how long the idempotency keys of accepted orders are kept after the last order:
 	// longer than an order should ever wait to be written.
@@ -191,8 +192,8 @@ func (s Streams) join(ctx context.Context, sku string) (bool, error) {
 	return false, fmt.Errorf("creating the consumer group of %s: %w", sku, err)
 }
 
-// read reads entries that no consumer has read.
-func (s Streams) read(ctx context.Context, sku, consumer string, most int) ([]Entry, error) {
+// read reads entries that no process has read.
+func (s Streams) read(ctx context.Context, sku string, most int) ([]Entry, error) {
 	found, err := s.Redis.XReadGroup(ctx, &redis.XReadGroupArgs{
 		Group: group, Consumer: consumer, Streams: []string{Keys{sku}.Stream(), ">"},
 		Count: int64(most), Block: -1, // do not block
@@ -206,8 +207,8 @@ func (s Streams) read(ctx context.Context, sku, consumer string, most int) ([]En
 	return s.parseEntries(sku, found[0].Messages), nil
 }
 
-// claim takes over entries that another consumer read at least idle ago and has not removed.
-func (s Streams) claim(ctx context.Context, sku, consumer string, idle time.Duration, most int) ([]Entry, error) {
+// claim takes over entries that a process read at least idle ago and has not removed.
+func (s Streams) claim(ctx context.Context, sku string, idle time.Duration, most int) ([]Entry, error) {
 	found, _, err := s.Redis.XAutoClaim(ctx, &redis.XAutoClaimArgs{
 		Stream: Keys{sku}.Stream(), Group: group, Consumer: consumer, MinIdle: idle, Start: "0-0", Count: int64(most),
 	}).Result()
@@ -215,16 +216,6 @@ func (s Streams) claim(ctx context.Context, sku, consumer string, idle time.Dura
 		return nil, fmt.Errorf("claiming entries of the stream of %s: %w", sku, err)
 	}
 	return s.parseEntries(sku, found), nil
-}
-
-// retire removes consumers that were idle for this long and have no entries, except the consumer
-// that asks.
-func (s Streams) retire(ctx context.Context, sku, asks string, idle time.Duration) error {
-	if err := retireScript.Run(ctx, s.Redis, []string{Keys{sku}.Stream()}, group, idle.Milliseconds(), asks).
-		Err(); err != nil {
-		return fmt.Errorf("removing dead consumers of the stream of %s: %w", sku, err)
-	}
-	return nil
 }
 
 // countRefusal increments the number of times that the database has refused an entry's values, and

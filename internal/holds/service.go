@@ -63,7 +63,7 @@ type Service struct {
 	prefixes map[string]string // the name of a stage by the prefix of its holds' ids
 	log      *slog.Logger
 	sql      Dialect  // of cfg.DB
-	sales    sync.Map // the name of a stage by the id of its sale
+	sales    sync.Map // the name of a stage by the id of its sale; sweeps remove sales that are over
 
 	cancel     context.CancelFunc
 	background sync.WaitGroup

@@ -77,10 +77,11 @@ func (s *Service) sweepAll(ctx context.Context) {
 	r := &sweeper{Service: s, room: make(chan struct{}, maxSlow), slow: make(map[string]bool)}
 	for guard.Sleep(ctx, s.cfg.Sweep/2+rand.N(s.cfg.Sweep)) == nil {
 		items, err := s.heldItems(ctx)
-		if err != nil && ctx.Err() == nil {
+		if err == nil {
+			r.round(ctx, items)
+		} else if ctx.Err() == nil {
 			s.log.Warn("holds that have expired keep their units for now", "error", err)
 		}
-		r.round(ctx, items)
 	}
 }
 
@@ -110,12 +111,13 @@ func (r *sweeper) round(ctx context.Context, items []stock.Item) {
 }
 
 // split returns the items that are not being swept: those whose last sweep was quick, and the
-// others. It forgets items that are no longer sold.
+// others. It forgets items that are no longer sold, and the stages of sales that are over.
 func (r *sweeper) split(items []stock.Item) (quick, slow []stock.Item) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known := make(map[string]bool)
+	known, sales := make(map[string]bool), make(map[string]bool)
 	for _, item := range items {
+		sales[item.SaleID] = true
 		underWay, ok := r.slow[item.SKU]
 		switch {
 		case !ok:
@@ -126,6 +128,12 @@ func (r *sweeper) split(items []stock.Item) (quick, slow []stock.Item) {
 		}
 	}
 	maps.DeleteFunc(r.slow, func(sku string, underWay bool) bool { return !underWay && !known[sku] })
+	r.sales.Range(func(id, _ any) bool {
+		if !sales[id.(string)] {
+			r.sales.Delete(id) // a late request reads it from the database
+		}
+		return true
+	})
 	return quick, slow
 }
 

@@ -68,7 +68,7 @@ func (failing) Sweep(context.Context, string, int) (int, error) {
 }
 
 // Each item with locked rows delays the other items only once, for as long as a round waits for it.
-// When its rows are unlocked, it is swept like the others.
+// When its rows are unlocked, it is swept like the others. A sale that is over is forgotten.
 func TestStuckItemsDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const locked = 3 * maxSlow
@@ -112,5 +112,8 @@ func TestStuckItemsDelayNoOther(t *testing.T) {
 			t.Errorf("%d of %d items were swept, %d count as slow", len(stage.swept), len(items), len(r.slow))
 		}
 		r.round(ctx, nil)
+		if stage, known := s.sales.Load("0"); known {
+			t.Errorf("the stage of a sale that is over is still remembered: %v", stage)
+		}
 	})
 }

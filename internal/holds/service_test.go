@@ -525,31 +525,6 @@ func TestLostReplyOfACapture(t *testing.T) {
 	})
 }
 
-// A webhook about a payment that is not for a hold of this shop changes nothing.
-func TestForeignWebhook(t *testing.T) {
-	each(t, 1, func(t *testing.T, s *shop) {
-		h := s.hold(t, h3, "a")
-		for _, reference := range []string{"order-17", h.ID, h.ID + "/x", "h9-" + h.ID[3:] + "/1"} {
-			p, err := s.bank.Authorise(t.Context(),
-				payment.Request{Key: reference, Reference: reference, Amount: 1, Currency: "EUR"})
-			if err == nil {
-				_, err = s.bank.Client.Capture(t.Context(), p.ID, "c/"+reference)
-			}
-			must(t, err)
-			if err := s.Captured(t.Context(), p.ID); !errors.Is(err, holds.ErrUnknownHold) {
-				t.Errorf("%s: got %v, want %v", reference, err, holds.ErrUnknownHold)
-			}
-		}
-		if err := s.Captured(t.Context(), "pay_none"); !errors.Is(err, payment.ErrUnknownPayment) {
-			t.Errorf("got %v, want %v", err, payment.ErrUnknownPayment)
-		}
-		s.want(t, 0, 1, 0)
-		if b := s.books(t, 4); b.Refunded != 0 {
-			t.Errorf("%d payments of others were refunded", b.Refunded)
-		}
-	})
-}
-
 // The first hold of a sale decides its stage, because stages do not know each other's holds.
 func TestASaleHasOneStage(t *testing.T) {
 	each(t, 3, func(t *testing.T, s *shop) {

@@ -361,6 +361,7 @@ func TestWebhookIsNotBelieved(t *testing.T) {
 	paid, err := s.paid.Payment(t.Context(), bought.PaymentID)
 	must(t, err)
 	foreign, other := s.capture(t, "an-order-of-another-shop"), s.capture(t, "h3-0123456789abcdef0123456789abcdef/1")
+	bare, malformed, staged := s.capture(t, h.ID), s.capture(t, h.ID+"/x"), s.capture(t, "h9-"+h.ID[3:]+"/1")
 	moved, invented := paid, paid
 	moved.Reference = authorised.Reference // bob's payment with the reference of ann's hold
 	invented.ID = "pay_0123456789abcdef0123456789abcdef"
@@ -379,6 +380,9 @@ func TestWebhookIsNotBelieved(t *testing.T) {
 		"an unknown payment":          {event(invented, payment.EventCaptured), "ignored"},
 		"a payment for another shop":  {event(foreign, payment.EventCaptured), "ignored"},
 		"a hold of another shop":      {event(other, payment.EventCaptured), "ignored"},
+		"a hold without a number":     {event(bare, payment.EventCaptured), "ignored"},
+		"a number that is none":       {event(malformed, payment.EventCaptured), "ignored"},
+		"an unknown stage of holds":   {event(staged, payment.EventCaptured), "ignored"},
 		"a type that is not known":    {event(paid, "payment.disputed"), "ignored"},
 		"a refund that never was":     {event(paid, payment.EventRefunded), "ignored"},
 		"a failed refund of an order": {event(paid, payment.EventRefundFailed), "settled"}, // no refund was ever made
@@ -391,8 +395,8 @@ func TestWebhookIsNotBelieved(t *testing.T) {
 		}
 	}
 	s.wantBooks(t, sku, 1, 1, payment.Books{
-		Authorised: 4, Captured: 3, ChargedWithoutOrder: 2, // the orders of two captures are in the other shop
-		Wrong: accounts(foreign, other),
+		Authorised: 7, Captured: 6, ChargedWithoutOrder: 5, // the orders of five captures are in the other shop
+		Wrong: accounts(foreign, other, bare, malformed, staged),
 	})
 }
 

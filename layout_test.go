@@ -36,3 +36,14 @@ func TestDomainAndHTTPKnowNoLock(t *testing.T) {
 		}
 	}
 }
+
+// A stage of holds can be copied into another project: of this one it imports only the package of the
+// types.
+func TestStagesOfHoldsImportOnlyTheTypes(t *testing.T) {
+	for _, imported := range list(t, "-f", "{{join .Imports \"\\n\"}}", "./internal/holds/h1_counter",
+		"./internal/holds/h2_status", "./internal/holds/h3_claim") {
+		if strings.HasPrefix(imported, "oversell/") && imported != "oversell/internal/holds" {
+			t.Errorf("a stage of holds imports %s", imported)
+		}
+	}
+}

@@ -226,26 +226,6 @@ func TestDeadConsumersLoseNothing(t *testing.T) {
 	}
 }
 
-// While the database is unavailable the shop accepts orders, which are written when it is back.
-func TestOrdersWaitForTheDatabase(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.sale(t, 50)
-		ids := accept(t, s, service, 10)
-		var failures atomic.Int64
-		remove := s.beforeOrders(func(tx *gorm.DB) {
-			failures.Add(1)
-			_ = tx.AddError(mysql.ErrInvalidConn)
-		})
-		consume(t, service, stream.Consumer{Tries: 1})
-		for failures.Load() < 2 {
-			pause()
-		}
-		remove()
-		wantStock(t, s.settled(t, service), 50, 40, 10, 10)
-		s.wantWritten(t, service, ids)
-	})
-}
-
 var errPoison = &mysql.MySQLError{Number: 30001, SQLState: [5]byte([]byte("45000")),
 	Message: "the database dislikes this order: " + strings.Repeat("界", 100)}
 
@@ -373,13 +353,13 @@ func (s *site) deadLetters(t *testing.T, service *stock.Service, n int) []stream
 
 // databaseFaults returns errors whose cause is not the values of an order. The database is read-only,
 // is full, has too many connections, lacks a table, column, default or permission, breaks the
-// connection, or is a cluster node that is not ready.
+// connection, is away, or is a cluster node that is not ready.
 func databaseFaults() (all []error) {
 	for _, number := range []uint16{1021, 1030, 1040, 1044, 1045, 1047, 1053, 1054, 1114, 1142, 1146, 1180, 1203,
 		1226, 1290, 1317, 1364, 1526, 1792, 1836, 1927, 1969, 3024} {
 		all = append(all, &mysql.MySQLError{Number: number, SQLState: [5]byte([]byte("42000"))})
 	}
-	return append(all, errors.New("an error that nobody knows"))
+	return append(all, mysql.ErrInvalidConn, errors.New("an error that nobody knows"))
 }
 
 // refusing makes every statement fail that writes orders of these items, with one error per item, and

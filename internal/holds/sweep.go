@@ -20,7 +20,8 @@ const (
 	maxSwept = 500
 	// slowSweep is how long a round of sweeps waits for an item.
 	slowSweep = time.Second
-	// maxSlow is how many slow items are swept at the same time: each may keep a database connection.
+	// maxSlow is how many items that were slow the last time are swept at the same time: each may keep a
+	// database connection. A sweep that is slow for the first time is not among them.
 	maxSlow = 8
 	// sweepTimeout ends the sweep of a slow item, so that another one gets a turn. It is longer than
 	// the 50 s that MySQL and MariaDB wait for a lock, so that such waits end first: h1_counter and

@@ -152,6 +152,10 @@ func (r Row) broke(s present.Style) (what string, by int64) {
 	if r.Workload == catalog.Cache {
 		return r.unread(s)
 	}
+	left := r.Undersold
+	if r.Chaos != nil {
+		left = r.Chaos.Remaining // the final sell-out found them, even if no buyer of the load was refused
+	}
 	switch r.Verdict {
 	case figures.OK:
 		return "", 0
@@ -160,9 +164,9 @@ func (r Row) broke(s present.Style) (what string, by int64) {
 	case figures.Unknown:
 		return s.Sayf("may have oversold %s", humanize.Comma(r.OversoldPossible)), r.OversoldPossible
 	case figures.Stuck:
-		return s.Sayf("got stuck with %s units left", humanize.Comma(r.Undersold)), r.Undersold
+		return s.Sayf("got stuck with %s units left", humanize.Comma(left)), left
 	case figures.Undersold:
-		return s.Sayf("undersold %s", humanize.Comma(r.Undersold)), r.Undersold
+		return s.Sayf("undersold %s", humanize.Comma(left)), left
 	}
 	return r.drifted(s)
 }

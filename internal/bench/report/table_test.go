@@ -413,6 +413,8 @@ func TestHeadline(t *testing.T) {
 	broke.Oversold = 7
 	left := row("v4_lua", catalog.Slow, figures.Stuck, 900)
 	left.Undersold = 1234
+	last := row("watch", catalog.Chaos, figures.Undersold, 0)
+	last.Chaos = &report.Chaos{SoldOut: true, Remaining: 3}
 	unread, few := row("v2_ttl", catalog.Calm, figures.Stuck, 0), row("v4_lua", catalog.Calm, figures.Undersold, 0)
 	unread.Workload, few.Workload, few.Failed = catalog.Cache, catalog.Cache, 1200
 	strange := row("etcd", catalog.Calm, figures.NotComparable, 9000)
@@ -429,7 +431,8 @@ func TestHeadline(t *testing.T) {
 		"fastest that held: v2_ttl, 5,000 sold/s, 3.9 times lua_batch\n": good,
 		"v2_ttl oversold 7 under slow, v4_lua got stuck with 1,234 units left under slow; fastest that held: " +
 			"lua_batch, 1,291 sold/s, 3.2 times v9_cohort\n": append(good, left, broke),
-		"v2_ttl oversold 7 under slow; nothing held\n": {broke},
+		"v2_ttl oversold 7 under slow; nothing held\n":  {broke},
+		"watch undersold 3 under chaos; nothing held\n": {last},
 		"v2_ttl served no reader under calm, v4_lua did not serve 1,200 readers under calm; nothing held\n": {
 			few, unread},
 		"v2_ttl had 2 holders at once under calm, redsync refused 4,800 under calm; nothing held\n": {refused, two},

@@ -299,6 +299,8 @@ func (d Disturbed) note(s present.Style) string {
 func (l *Lock) broke(v figures.Verdict, s present.Style) (what string, by int64) {
 	say := func(format string, n int) (string, int64) { return s.Sayf(format, humanize.Comma(int64(n))), int64(n) }
 	switch {
+	case v == Broken && l.MaxHolders < 2 && l.LostUpdates < 0:
+		return say("deducted %s too many", -l.LostUpdates-l.Unsure)
 	case v == Broken && l.MaxHolders < 2:
 		return say("lost %s updates", l.LostUpdates)
 	case v == Broken, v == Late:

@@ -256,7 +256,7 @@ func lockNotes(rows []Row, s present.Style) string {
 	return b.String()
 }
 
-// notes describes what happened in a row. Errors are in English in every language.
+// notes describes what happened in a row, in a line each. Errors are in English in every language.
 func (l *Lock) notes(s present.Style) []string {
 	if l.Skipped != "" {
 		return []string{s.Say(l.Skipped)}
@@ -266,10 +266,10 @@ func (l *Lock) notes(s present.Style) []string {
 		notes = append(notes, d.note(s))
 	}
 	for _, text := range slices.Sorted(maps.Keys(l.Reasons)) {
-		notes = append(notes, s.Sayf("%d refused: %s", l.Reasons[text], text))
+		notes = append(notes, s.Sayf("%d refused: %s", l.Reasons[text], Printable(text)))
 	}
 	for _, text := range slices.Sorted(maps.Keys(l.Releases)) {
-		notes = append(notes, s.Sayf("%d releases failed: %s", l.Releases[text], text))
+		notes = append(notes, s.Sayf("%d releases failed: %s", l.Releases[text], Printable(text)))
 	}
 	if l.Lost > 0 {
 		notes = append(notes, s.Sayf("%d leases had expired at their release", l.Lost))

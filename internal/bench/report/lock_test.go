@@ -27,7 +27,7 @@ func locks() report.Report {
 		{
 			Contender: "v4_lua", Contenders: 100, Processes: 1, Told: 99, NeverServed: 1, Idle: 1000, LostUpdates: -3,
 			Lost:    2,
-			Reasons: map[string]int{"E1": 99}, Releases: map[string]int{"E2": 1},
+			Reasons: map[string]int{"E1\nE3": 99}, Releases: map[string]int{"E2\x1b[2J": 1},
 		},
 		{Contender: "v9_cohort", Served: 100, Throughput: 9000, Disturbed: &report.Disturbed{
 			Missed: "the row was over before the fault could be injected"}},

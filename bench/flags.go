@@ -90,7 +90,7 @@ func (t texts) names() []string {
 	return slices.Concat(catalog.Strategies().Names(), catalog.HoldNames(), []string{allStrategies})
 }
 
-// checkGiven refuses empty lists. As arguments only, because the environment may be meant for another
+// checkGiven refuses empty lists, and two reports in one file. As arguments only, because the environment may be meant for another
 // run, it also refuses flags of other workloads, flags without effect and, if -target is set, flags
 // that configure shops.
 func checkGiven(fs, line *flag.FlagSet, t texts) error {
@@ -102,7 +102,7 @@ func checkGiven(fs, line *flag.FlagSet, t texts) error {
 			return fmt.Errorf("-%s %q is empty (-h all shows what is allowed)", name, list)
 		}
 	}
-	if err := cmp.Or(checkZeros(fs), checkTaken(line, t.workload)); err != nil {
+	if err := cmp.Or(checkZeros(fs), checkTaken(line, t.workload), cmdline.Apart(fs, "json", "html")); err != nil {
 		return err
 	}
 	chaos := slices.Contains(naming.Split(t.conditions), string(catalog.Chaos))

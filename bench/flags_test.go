@@ -76,6 +76,7 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-rate 0", "-rate is 0"},
 		{"-rate 10 -in-flight 0", "-in-flight is 0"},
 		{"-duration 5s", "-duration needs -rate"},
+		{"-json x -html ./x", "-json and -html are the same file, x"},
 		{"-html -", "-html is -; it must be a file"},
 		{"-retry never", `"never" (allowed: line:DELAY`},
 		{"-ttl 0", "-ttl is 0"},

@@ -108,14 +108,17 @@ func (p program) parse(args []string) (options, error) {
 // shop's ttl, for example, is not meant for the lab.
 func fromEnv(name string) string { return cmp.Or(os.Getenv(name), lab.Embedded) }
 
-// checkGiven refuses flags that are empty, out of range, given twice, or given without a flag that they
-// need.
+// checkGiven refuses flags that are empty, out of range, given twice, given without a flag that they
+// need, or that would write the same file.
 func checkGiven(fs *flag.FlagSet) (err error) {
 	if cmdline.Given(fs, "strategy") && cmdline.Given(fs, "strategies") {
 		return errors.New("-strategy and -strategies are the same flag: give one of them, with all strategies")
 	}
 	if cmdline.Given(fs, "check") && !cmdline.Given(fs, "readme") {
 		return errors.New("-check needs -readme")
+	}
+	if err := cmdline.Apart(fs, "json", "html", "record", "readme"); err != nil {
+		return err
 	}
 	fs.Visit(func(f *flag.Flag) {
 		switch f.Name {

@@ -356,6 +356,8 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{"-goal oversell", "-goal is not a flag of the table, which takes -run, "},
 		{"-list -run lost-update", "-run is not a flag of -list, which takes -list, -lang"},
 		{"-strategy none -strategies local", "are the same flag"},
+		{"-json x -html ./x", "-json and -html are the same file"},
+		{"-search none -record x -readme x", "-record and -readme are the same file"},
 		{"-json - -html -", "-html must be a file"},
 		{"-strategies sql_version", "does not try strategy \"sql_version\": it works in the database"},
 		{"-strategies yours -record x", "yours has no record"},

@@ -28,9 +28,7 @@ type File struct {
 // Create checks that a file can be written at path. It does not change an existing file. If path is a symbolic
 // link to a file that exists, Commit replaces that file. The errors name the path.
 func Create(path string) (*File, error) {
-	if to, err := filepath.EvalSymlinks(path); err == nil {
-		path = to
-	}
+	path = follow(path)
 	there, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return newBeside(path, 0o666) // the umask applies
@@ -53,6 +51,26 @@ func Create(path string) (*File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// follow returns the path of the file that Commit replaces.
+func follow(path string) string {
+	if to, err := filepath.EvalSymlinks(path); err == nil {
+		return to
+	}
+	return path
+}
+
+// Same reports whether Files of both paths would replace each other's contents. Several Files may be written to
+// one device or pipe.
+func Same(a, b string) bool {
+	a, b = follow(a), follow(b)
+	if info, err := os.Stat(a); err == nil && !info.Mode().IsRegular() {
+		return false
+	}
+	inA, errA := os.Stat(filepath.Dir(a))
+	inB, errB := os.Stat(filepath.Dir(b))
+	return filepath.Base(a) == filepath.Base(b) && errA == nil && errB == nil && os.SameFile(inA, inB)
 }
 
 // newBeside creates the temporary file beside path. Its errors name path.

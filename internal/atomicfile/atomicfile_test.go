@@ -46,6 +46,17 @@ func TestFileGoesWhereThePathLeads(t *testing.T) {
 		t.Errorf("%s is a file now: %v", os.DevNull, err)
 	}
 	checkAlone(t, dir, 2)
+	t.Chdir(dir)
+	for a, b := range map[string]string{file: link, link: "./file", "new": filepath.Join(dir, "new")} {
+		if !Same(a, b) {
+			t.Errorf("%s and %s are not the same", a, b)
+		}
+	}
+	for a, b := range map[string]string{file: "new", os.DevNull: os.DevNull, "no/file": "file"} {
+		if Same(a, b) {
+			t.Errorf("%s and %s are the same", a, b)
+		}
+	}
 }
 
 // If an error occurs while the new file is written, the old file stays.

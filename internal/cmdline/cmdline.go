@@ -17,6 +17,7 @@ import (
 	"github.com/peterbourgon/ff/v3"
 	"golang.org/x/term"
 
+	"oversell/internal/atomicfile"
 	"oversell/internal/naming"
 )
 
@@ -89,6 +90,20 @@ func names(fs *flag.FlagSet) []string {
 func Given(fs *flag.FlagSet, name string) (found bool) {
 	fs.Visit(func(f *flag.Flag) { found = found || f.Name == name })
 	return found
+}
+
+// Apart returns an error if two of the flags name the same file: one of them would replace what the other wrote.
+// "" and - are no files.
+func Apart(fs *flag.FlagSet, names ...string) error {
+	for i, b := range names {
+		for _, a := range names[:i] {
+			path, other := fs.Lookup(a).Value.String(), fs.Lookup(b).Value.String()
+			if path != "" && path != "-" && atomicfile.Same(path, other) {
+				return fmt.Errorf("-%s and -%s are the same file, %s: name two", a, b, path)
+			}
+		}
+	}
+	return nil
 }
 
 // Help holds the texts that -h shows.

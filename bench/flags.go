@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,7 +55,8 @@ func parse(args []string) (options, error) {
 	var o options
 	var t texts
 	fs := flags(&o, &t)
-	if err := cmdline.Parse(fs, args, envPrefix); err != nil {
+	line, err := cmdline.Parse(fs, args, envPrefix)
+	if err != nil {
 		return o, err
 	}
 	if names := naming.Split(t.strategies); len(names) > 0 {
@@ -65,20 +65,13 @@ func parse(args []string) (options, error) {
 	if !cmdline.Given(fs, "workload") {
 		t.divide()
 	}
-	line := flags(new(options), new(texts)) // only the arguments, without the environment
-	line.SetOutput(io.Discard)
-	if err := line.Parse(args); err != nil {
-		return o, err
-	}
 	if err := checkGiven(fs, line, t); err != nil {
 		return o, err
 	}
 	o.given = shown(fs)
-	language, err := pagetexts.OfBench(o.lang)
-	if err != nil {
+	if o.language, err = pagetexts.OfBench(o.lang); err != nil {
 		return o, fmt.Errorf("-lang: %w", err)
 	}
-	o.language = language
 	return o, o.interpret(fs, t)
 }
 
@@ -93,7 +86,7 @@ func (t texts) names() []string {
 // checkGiven refuses empty lists, and two reports in one file. As arguments only, because the environment may be meant for another
 // run, it also refuses flags of other workloads, flags without effect and, if -target is set, flags
 // that configure shops.
-func checkGiven(fs, line *flag.FlagSet, t texts) error {
+func checkGiven(fs *flag.FlagSet, line []string, t texts) error {
 	for name, list := range map[string]string{
 		"strategies": t.strategies, "conditions": t.conditions, "target": t.targets, "seam": t.seam,
 		"faults": t.faults,
@@ -106,24 +99,24 @@ func checkGiven(fs, line *flag.FlagSet, t texts) error {
 		return err
 	}
 	chaos := slices.Contains(naming.Split(t.conditions), string(catalog.Chaos))
-	if cmdline.Given(line, "requests") && (cmdline.Given(line, "rate") || chaos) {
+	if slices.Contains(line, "requests") && (slices.Contains(line, "rate") || chaos) {
 		return errors.New("-requests are sent all at once: -rate and condition chaos take a -duration")
 	}
-	if cmdline.Given(line, "faults") && !chaos {
+	if slices.Contains(line, "faults") && !chaos {
 		return errors.New("-faults needs -conditions chaos")
 	}
-	if cmdline.Given(line, "skew") && !cmdline.Given(fs, "items") {
+	if slices.Contains(line, "skew") && !cmdline.Given(fs, "items") {
 		return errors.New("-skew needs -items")
 	}
 	if t.targets == "" {
-		if cmdline.Given(line, "token") {
+		if slices.Contains(line, "token") {
 			return errors.New("-token needs -target: shops that the bench starts get their own")
 		}
 		return nil
 	}
 	ofShops := "redis db redlock etcd zookeeper instances ttl work wait retry unfenced accept-replicas"
 	for name := range strings.FieldsSeq(ofShops) {
-		if cmdline.Given(line, name) {
+		if slices.Contains(line, name) {
 			return fmt.Errorf("-%s is for shops that the bench starts; those at -target have their own setting", name)
 		}
 	}

@@ -255,6 +255,11 @@ func TestEnvironmentIsTheDefault(t *testing.T) {
 		!slices.Equal(o.Strategies, []string{"none", "watch"}) {
 		t.Errorf("%+v", o)
 	}
+	t.Setenv("OVERSELL_TTL", "5")
+	const want = "OVERSELL_TTL in the environment: -ttl 5 has no unit: write 5s for seconds"
+	if _, err := parse(nil); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
 }
 
 // If a report cannot be written, the program fails before the run, not after it.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -30,16 +29,16 @@ func flagsOf() map[catalog.Workload]string {
 }
 
 // checkTaken refuses flags that the workload does not take.
-func checkTaken(line *flag.FlagSet, name string) (err error) {
+func checkTaken(line []string, name string) error {
 	all, known := flagsOf()[catalog.Workload(name)]
 	taken := strings.Fields(all)
-	line.Visit(func(f *flag.Flag) {
-		if known && !slices.Contains(taken, f.Name) {
-			err = fmt.Errorf("-%s is not a flag of workload %s, which takes -%s", f.Name, name,
+	for _, given := range line {
+		if known && !slices.Contains(taken, given) {
+			return fmt.Errorf("-%s is not a flag of workload %s, which takes -%s", given, name,
 				strings.Join(taken, ", -"))
 		}
-	})
-	return err
+	}
+	return nil
 }
 
 // A run that names no workload can have two parts: first a sale under the strategies of the

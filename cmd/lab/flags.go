@@ -78,13 +78,13 @@ func flags(o *options) *flag.FlagSet {
 func (p program) parse(args []string) (options, error) {
 	var o options
 	fs := flags(&o)
-	if err := cmdline.Parse(fs, args, ""); err != nil {
+	_, err := cmdline.Parse(fs, args, "")
+	if err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			helpText.Write(p.stdout, fs, args)
 		}
 		return o, err
 	}
-	var err error
 	if o.mode, err = modeOf(fs); err != nil {
 		return o, err
 	}

@@ -62,10 +62,10 @@ func parse(args []string) (options, error) {
 	var o options
 	var retry string
 	fs := flags(&o, &retry)
-	if err := cmdline.Parse(fs, args, envPrefix); err != nil {
+	line, err := cmdline.Parse(fs, args, envPrefix)
+	if err != nil {
 		return o, err
 	}
-	var err error
 	if o.Policy, err = guard.ParsePolicy(retry); err != nil {
 		return o, fmt.Errorf("-retry: %w", err)
 	}
@@ -74,16 +74,10 @@ func parse(args []string) (options, error) {
 		o = o.withClass(fs)
 	}
 	o = o.withServers()
-	if o.worker && given(args, "addr") { // the environment of a container may set an address for its shops
+	if o.worker && slices.Contains(line, "addr") { // the environment of a container may set an address for its shops
 		return o, errors.New("-worker serves no requests, so it takes no -addr")
 	}
 	return o, o.validate()
-}
-
-// given reports whether a flag is among the arguments, and not only in the environment.
-func given(args []string, name string) bool {
-	fs := flags(new(options), new(string))
-	return cmdline.Parse(fs, args, "") == nil && cmdline.Given(fs, name)
 }
 
 // alone reports whether the shop starts its own Redis.

@@ -14,29 +14,39 @@ import (
 	"strings"
 	"time"
 
-	"github.com/peterbourgon/ff/v3"
 	"golang.org/x/term"
 
 	"oversell/internal/atomicfile"
 	"oversell/internal/naming"
 )
 
-// Parse parses the arguments. If prefix is not "", environment variables that begin with it
-// override the defaults. It returns flag.ErrHelp or a one-line error.
-func Parse(fs *flag.FlagSet, args []string, prefix string) error {
+// Parse parses the arguments, and returns the names of the flags among them. If prefix is not "", environment
+// variables that begin with it override the defaults of the other flags. It returns flag.ErrHelp or a one-line error.
+func Parse(fs *flag.FlagSet, args []string, prefix string) (line []string, err error) {
 	fs.SetOutput(io.Discard) // an error is reported once, by the caller
 	fs.Usage = func() {}
-	var options []ff.Option
-	if prefix != "" {
-		options = append(options, ff.WithEnvVarPrefix(prefix))
-	}
-	if err := ff.Parse(fs, args, options...); err != nil {
-		return explain(fs, err)
+	if err := fs.Parse(args); err != nil {
+		return nil, explain(fs, err)
 	}
 	if fs.NArg() > 0 {
-		return fmt.Errorf("%q is not a flag (-h all shows them)", fs.Arg(0))
+		return nil, fmt.Errorf("%q is not a flag (-h all shows them)", fs.Arg(0))
 	}
-	return nil
+	fs.Visit(func(f *flag.Flag) { line = append(line, f.Name) })
+	if prefix == "" {
+		return line, nil
+	}
+	fs.VisitAll(func(f *flag.Flag) {
+		variable := prefix + "_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value := os.Getenv(variable)
+		if err != nil || value == "" || slices.Contains(line, f.Name) {
+			return
+		}
+		if wrong := fs.Set(f.Name, value); wrong != nil {
+			wrong = fmt.Errorf("invalid value %q for flag -%s: %w", value, f.Name, wrong) // as Parse of package flag says
+			err = fmt.Errorf("%s in the environment: %w", variable, explain(fs, wrong))
+		}
+	})
+	return line, err
 }
 
 var badValue = regexp.MustCompile(`^invalid value "(.*)" for flag -(\S+): parse error$`)
@@ -46,7 +56,7 @@ func explain(fs *flag.FlagSet, err error) error {
 	if errors.Is(err, flag.ErrHelp) {
 		return flag.ErrHelp
 	}
-	text := strings.TrimPrefix(err.Error(), "error parsing commandline arguments: ")
+	text := err.Error()
 	if name, found := strings.CutPrefix(text, "flag provided but not defined: -"); found {
 		if near := naming.Near(name, names(fs)); len(near) > 0 {
 			return fmt.Errorf("there is no flag -%s; did you mean -%s?", name, strings.Join(near, " or -"))

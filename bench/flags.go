@@ -83,19 +83,15 @@ func (t texts) names() []string {
 	return slices.Concat(catalog.Strategies().Names(), catalog.HoldNames(), []string{allStrategies})
 }
 
-// checkGiven refuses empty lists, and two reports in one file. As arguments only, because the environment may be meant for another
-// run, it also refuses flags of other workloads, flags without effect and, if -target is set, flags
-// that configure shops.
+// checkGiven refuses empty lists, and two reports in one file. As arguments only, because the environment
+// may be meant for another run, it also refuses flags of other workloads, flags without effect and, if
+// -target is set, flags that configure shops.
 func checkGiven(fs *flag.FlagSet, line []string, t texts) error {
-	for name, list := range map[string]string{
-		"strategies": t.strategies, "conditions": t.conditions, "target": t.targets, "seam": t.seam,
-		"faults": t.faults,
-	} {
-		if cmdline.Given(fs, name) && len(naming.Split(list)) == 0 {
-			return fmt.Errorf("-%s %q is empty (-h all shows what is allowed)", name, list)
-		}
+	errs := []error{cmdline.NotEmpty(fs, "strategies", "conditions", "target", "seam", "faults"), checkZeros(fs)}
+	if taken, known := flagsOf()[catalog.Workload(t.workload)]; known {
+		errs = append(errs, cmdline.Only(line, "workload "+t.workload, taken))
 	}
-	if err := cmp.Or(checkZeros(fs), checkTaken(line, t.workload), cmdline.Apart(fs, "json", "html")); err != nil {
+	if err := cmp.Or(append(errs, cmdline.Apart(fs, "json", "html"))...); err != nil {
 		return err
 	}
 	chaos := slices.Contains(naming.Split(t.conditions), string(catalog.Chaos))

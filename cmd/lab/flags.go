@@ -78,14 +78,14 @@ func flags(o *options) *flag.FlagSet {
 func (p program) parse(args []string) (options, error) {
 	var o options
 	fs := flags(&o)
-	_, err := cmdline.Parse(fs, args, "")
+	given, err := cmdline.Parse(fs, args, "")
 	if err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			helpText.Write(p.stdout, fs, args)
 		}
 		return o, err
 	}
-	if o.mode, err = modeOf(fs); err != nil {
+	if o.mode, err = modeOf(given); err != nil {
 		return o, err
 	}
 	if err := checkGiven(fs); err != nil {
@@ -110,30 +110,19 @@ func fromEnv(name string) string { return cmp.Or(os.Getenv(name), lab.Embedded) 
 
 // checkGiven refuses flags that are empty, out of range, given twice, given without a flag that they
 // need, or that would write the same file.
-func checkGiven(fs *flag.FlagSet) (err error) {
+func checkGiven(fs *flag.FlagSet) error {
 	if cmdline.Given(fs, "strategy") && cmdline.Given(fs, "strategies") {
 		return errors.New("-strategy and -strategies are the same flag: give one of them, with all strategies")
 	}
 	if cmdline.Given(fs, "check") && !cmdline.Given(fs, "readme") {
 		return errors.New("-check needs -readme")
 	}
-	if err := cmdline.Apart(fs, "json", "html", "record", "readme"); err != nil {
-		return err
+	ttl := fs.Lookup("ttl").Value.(flag.Getter).Get().(time.Duration)
+	if cmdline.Given(fs, "ttl") && (ttl < minTTL || ttl > lab.MaxTTL) {
+		return fmt.Errorf("-ttl is %v; it must be at least %v, and at most %v", ttl, minTTL, lab.MaxTTL)
 	}
-	fs.Visit(func(f *flag.Flag) {
-		switch f.Name {
-		case "run", "strategy", "strategies", "redlock", "etcd", "zookeeper", "search", "replay", "goal",
-			"readme", "record", "site":
-			if value := f.Value.String(); len(naming.Split(value)) == 0 {
-				err = fmt.Errorf("-%s %q names nothing (-h all shows what it takes)", f.Name, value)
-			}
-		case "ttl":
-			if ttl := f.Value.(flag.Getter).Get().(time.Duration); ttl < minTTL || ttl > lab.MaxTTL {
-				err = fmt.Errorf("-ttl is %v; it must be at least %v, and at most %v", ttl, minTTL, lab.MaxTTL)
-			}
-		}
-	})
-	return err
+	return cmp.Or(cmdline.Apart(fs, "json", "html", "record", "readme"), cmdline.NotEmpty(fs, "run", "strategy",
+		"strategies", "redlock", "etcd", "zookeeper", "search", "replay", "goal", "readme", "record", "site"))
 }
 
 // interpret looks up the names, and checks the options together.
@@ -249,18 +238,13 @@ var flagsOf = map[mode][]string{
 
 // modeOf returns the mode that the flags choose. It returns an error if a flag does not belong to
 // the mode.
-func modeOf(fs *flag.FlagSet) (m mode, err error) {
-	m = modeTable
+func modeOf(given []string) (mode, error) {
+	m := modeTable
 	for _, named := range []mode{modeSite, modeSearch, modeReplay, modeList} {
-		if cmdline.Given(fs, string(named[1:])) {
+		if slices.Contains(given, string(named[1:])) {
 			m = named
 			break
 		}
 	}
-	fs.Visit(func(f *flag.Flag) {
-		if taken := flagsOf[m]; !slices.Contains(taken, f.Name) {
-			err = fmt.Errorf("-%s is not a flag of %s, which takes -%s", f.Name, m, strings.Join(taken, ", -"))
-		}
-	})
-	return m, err
+	return m, cmdline.Only(given, string(m), flagsOf[m])
 }

@@ -102,6 +102,26 @@ func Given(fs *flag.FlagSet, name string) (found bool) {
 	return found
 }
 
+// Only returns an error if a flag is not among those that a part of the program takes.
+func Only(given []string, part string, taken []string) error {
+	for _, name := range given {
+		if !slices.Contains(taken, name) {
+			return fmt.Errorf("-%s is not a flag of %s, which takes -%s", name, part, strings.Join(taken, ", -"))
+		}
+	}
+	return nil
+}
+
+// NotEmpty returns an error if one of the flags was set to a list without names.
+func NotEmpty(fs *flag.FlagSet, names ...string) error {
+	for _, name := range names {
+		if list := fs.Lookup(name).Value.String(); Given(fs, name) && len(naming.Split(list)) == 0 {
+			return fmt.Errorf("-%s %q names nothing (-h all shows what is allowed)", name, list)
+		}
+	}
+	return nil
+}
+
 // Apart returns an error if two of the flags name the same file: one of them would replace what the other wrote.
 // "" and - are no files.
 func Apart(fs *flag.FlagSet, names ...string) error {
@@ -198,9 +218,10 @@ func describe(b *strings.Builder, f *flag.Flag, shorten func(string) string) {
 // maxLines is the maximum number of lines of -h.
 const maxLines = 33
 
-// Check returns an error unless -h fits on a screen, -h all has each flag in one group, and the
-// usage of each flag names its value in capitals. The tests of the programs call it.
-func (h Help) Check(fs *flag.FlagSet) error {
+// Check returns an error unless -h fits on a screen, -h all has each flag in one group, some part of the
+// program takes each flag, and the usage of each flag names its value in capitals. The tests of the
+// programs call it. The lists in taken are the flags that each part takes.
+func (h Help) Check(fs *flag.FlagSet, taken ...[]string) error {
 	var short strings.Builder
 	h.Write(&short, fs, []string{"-h"})
 	if n := strings.Count(short.String(), "\n"); n > maxLines {
@@ -211,8 +232,14 @@ func (h Help) Check(fs *flag.FlagSet) error {
 		grouped = append(grouped, strings.Fields(g.Flags)...)
 	}
 	slices.Sort(grouped)
-	if all := names(fs); !slices.Equal(grouped, all) {
+	all := names(fs)
+	if !slices.Equal(grouped, all) {
 		return fmt.Errorf("-h all shows %v, and the flags are %v", grouped, all)
+	}
+	of := slices.Concat(taken...)
+	slices.Sort(of)
+	if of = slices.Compact(of); len(taken) > 0 && !slices.Equal(of, all) {
+		return fmt.Errorf("the parts take %v, and the flags are %v", of, all)
 	}
 	var err error
 	fs.VisitAll(func(f *flag.Flag) {

@@ -254,9 +254,9 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 				name, catalog.Hold, t.workload)
 		}
 	}
-	if o.Workload, err = catalog.ParseWorkload(t.workload); err != nil {
-		hint := naming.Hint(t.workload, append(catalog.Workloads(), catalog.Hold, report.WorkloadLock))
-		return fmt.Errorf("-workload: %w of a workload: %q (%s)", catalog.ErrName, t.workload, hint)
+	all := append(catalog.Workloads(), catalog.Hold, report.WorkloadLock)
+	if o.Workload, err = naming.Find("workload", t.workload, all, all); err != nil {
+		return fmt.Errorf("-workload: %w", err)
 	}
 	if o.Policy, err = guard.ParsePolicy(t.retry); err != nil {
 		return fmt.Errorf("-retry: %w", err)

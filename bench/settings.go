@@ -57,8 +57,7 @@ func (o *options) onlyHolds(fs *flag.FlagSet, t texts) (err error) {
 	}
 	var others []fleet.Seam
 	if c.Seams, others = seams(t.seam); len(others) > 0 {
-		return fmt.Errorf("-seam: %w of a seam of workload %s: %q (allowed: %v)",
-			catalog.ErrName, catalog.Hold, others[0], bench.HoldSeams())
+		return fmt.Errorf("-seam: %w", naming.Check("seam of workload hold", string(others[0]), bench.HoldSeams()))
 	}
 	c.Workload = catalog.Hold
 	o.Config = c.WithDefaults()

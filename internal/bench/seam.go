@@ -11,6 +11,7 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/fault"
 	"oversell/internal/fleet"
+	"oversell/internal/naming"
 	"oversell/internal/stock"
 	accepted "oversell/internal/stock/stream"
 )
@@ -34,8 +35,8 @@ func (c Config) checkSeams(allowed []fleet.Seam) error {
 		return Invalid("seams need condition %s, which kills processes there", catalog.Crash)
 	}
 	for _, seam := range c.Seams {
-		if !slices.Contains(allowed, seam) {
-			return fmt.Errorf("%w of a seam: %q (allowed: %v)", catalog.ErrName, seam, allowed)
+		if err := naming.Check("seam", string(seam), allowed); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -25,6 +25,7 @@ import (
 	v7 "oversell/internal/locks/v7_queue"
 	v8 "oversell/internal/locks/v8_fenced"
 	v9 "oversell/internal/locks/v9_cohort"
+	"oversell/internal/naming"
 	"oversell/internal/stock"
 )
 
@@ -121,7 +122,7 @@ type List []Strategy
 
 // Find returns the strategy with the given name. Its error wraps ErrName and lists the allowed
 // names.
-func (c List) Find(name string) (Strategy, error) { return find("strategy", name, c, c.Names()) }
+func (c List) Find(name string) (Strategy, error) { return naming.Find("strategy", name, c, c.Names()) }
 
 // Names lists the names of the strategies.
 func (c List) Names() []string {

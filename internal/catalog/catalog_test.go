@@ -32,10 +32,6 @@ func TestFindSaysWhatThereIs(t *testing.T) {
 		!strings.Contains(err.Error(), "pause") {
 		t.Errorf("ParseCondition: %v", err)
 	}
-	if _, err := catalog.ParseWorkload("reads"); !errors.Is(err, catalog.ErrName) ||
-		!strings.Contains(err.Error(), "cache") {
-		t.Errorf("ParseWorkload: %v", err)
-	}
 }
 
 // These expectations depend on more than the strategy and the condition.

@@ -1,12 +1,6 @@
 package catalog
 
-import (
-	"errors"
-	"fmt"
-	"slices"
-
-	"oversell/internal/naming"
-)
+import "oversell/internal/naming"
 
 // Condition says what happens to some holders during a run.
 type Condition string
@@ -55,23 +49,9 @@ const (
 func Workloads() []Workload { return []Workload{Deduct, Cache} }
 
 // ErrName is wrapped by the errors about an unknown name.
-var ErrName = errors.New("unknown name")
-
-// find returns the element of all with the given name. names contains their names. Its error wraps
-// ErrName and lists the allowed names.
-func find[T any, S ~string](what, name string, all []T, names []S) (found T, err error) {
-	if i := slices.Index(names, S(name)); i >= 0 {
-		return all[i], nil
-	}
-	return found, fmt.Errorf("%w of a %s: %q (%s)", ErrName, what, name, naming.Hint(name, names))
-}
+var ErrName = naming.ErrName
 
 // ParseCondition returns the condition with the given name, or an error that wraps ErrName.
 func ParseCondition(name string) (Condition, error) {
-	return find("condition", name, Conditions(), Conditions())
-}
-
-// ParseWorkload returns the workload with the given name, or an error that wraps ErrName.
-func ParseWorkload(name string) (Workload, error) {
-	return find("workload", name, Workloads(), Workloads())
+	return naming.Find("condition", name, Conditions(), Conditions())
 }

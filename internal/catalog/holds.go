@@ -8,6 +8,7 @@ import (
 	h1 "oversell/internal/holds/h1_counter"
 	h2 "oversell/internal/holds/h2_status"
 	h3 "oversell/internal/holds/h3_claim"
+	"oversell/internal/naming"
 )
 
 // HoldStage describes one way of keeping holds, and what is claimed about it.
@@ -88,7 +89,7 @@ func HoldNames() []string {
 
 // FindHoldStage returns the stage with the given name. Its error wraps ErrName.
 func FindHoldStage(name string) (HoldStage, error) {
-	return find("stage of holds", name, HoldStages(), HoldNames())
+	return naming.Find("stage of holds", name, HoldStages(), HoldNames())
 }
 
 // Sound reports whether the stage is expected to be correct under every condition.

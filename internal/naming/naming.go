@@ -2,6 +2,7 @@
 package naming
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,6 +39,26 @@ func Split(list string) []string {
 		}
 	}
 	return parts
+}
+
+// ErrName is wrapped by the errors about an unknown name.
+var ErrName = errors.New("unknown name")
+
+// Find returns the element of all with the given name. names contains their names. Its error is that of
+// Check.
+func Find[T any, S ~string](what, name string, all []T, names []S) (found T, err error) {
+	if err := Check(what, name, names); err != nil {
+		return found, err
+	}
+	return all[slices.Index(names, S(name))], nil
+}
+
+// Check returns an error unless name is one of names. It wraps ErrName and lists the allowed names.
+func Check[S ~string](what, name string, names []S) error {
+	if slices.Contains(names, S(name)) {
+		return nil
+	}
+	return fmt.Errorf("%w of a %s: %q (%s)", ErrName, what, name, Hint(name, names))
 }
 
 // Hint returns the end of an error about an unknown name: it lists the similar names, or all names

@@ -1,7 +1,6 @@
 package lockbench
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -41,12 +40,7 @@ type Catalog []Contender
 // Find returns the contender with the given name. The error wraps catalog.ErrName and lists the
 // allowed names.
 func (c Catalog) Find(name string) (Contender, error) {
-	for _, one := range c {
-		if one.Name == name {
-			return one, nil
-		}
-	}
-	return Contender{}, fmt.Errorf("%w of a contender: %q (allowed: %v)", catalog.ErrName, name, c.Names())
+	return naming.Find("contender", name, c, c.Names())
 }
 
 // Expand returns the full name of a contender. The name of a strategy stands for the strategy with

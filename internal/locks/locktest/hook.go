@@ -169,7 +169,8 @@ type Rule struct {
 	hook   *Hook
 	match  Match
 	action Action
-	left   int // number of commands that it still applies to, negative for no limit
+	left   int  // number of commands that it still applies to, negative for no limit
+	off    bool // giveBack must not revive a rule that has ended
 	hits   int
 }
 
@@ -200,14 +201,14 @@ func (r *Rule) Hits() int {
 func (r *Rule) Off() {
 	r.hook.mu.Lock()
 	defer r.hook.mu.Unlock()
-	r.left = 0
+	r.off = true
 }
 
 // take uses r once, if it matches one of cmds.
 func (h *Hook) take(r *Rule, cmds []redis.Cmder) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if r.left == 0 || !slices.ContainsFunc(cmds, r.match) {
+	if r.off || r.left == 0 || !slices.ContainsFunc(cmds, r.match) {
 		return false
 	}
 	if r.left > 0 {

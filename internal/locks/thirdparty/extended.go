@@ -57,7 +57,9 @@ func (e *Extended) Lock(ctx context.Context) error {
 	return err
 }
 
+// begin starts the extension of a new hold, and ends that of a hold that was lost unnoticed.
 func (e *Extended) begin() {
+	e.end(ErrLost)
 	e.held, e.lose = context.WithCancelCause(e.life)
 	e.stopped = make(chan struct{})
 	until := e.lock.until()
@@ -101,12 +103,17 @@ func usable(ttl time.Duration) time.Duration { return ttl - ttl/100 }
 // Unlock stops the goroutine, waits until it has returned, and then releases the lock, because
 // neither library allows a lock to be extended and released at the same time.
 func (e *Extended) Unlock(ctx context.Context) error {
+	e.end(errReleased)
+	return e.lock.Unlock(ctx)
+}
+
+// end ends the hold, if there is one, and waits until its goroutine has returned.
+func (e *Extended) end(cause error) {
 	if e.held != nil {
-		e.lose(errReleased)
+		e.lose(cause)
 		<-e.stopped
 		e.held = nil
 	}
-	return e.lock.Unlock(ctx)
 }
 
 // Context returns a copy of ctx for the work under the lock. The copy is cancelled when the lock is

@@ -85,6 +85,32 @@ func TestLateReplyDoesNotProlongTheLease(t *testing.T) {
 	})
 }
 
+// If a key is deleted, and its holder locks again before it has noticed, only the new hold is extended.
+func TestLockAgainAfterALoss(t *testing.T) {
+	for _, lib := range onGoRedis() {
+		t.Run(lib.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := locktest.Start(t)
+				m := Extend(lib.open(t, s.Client, ttl)(key).(extendable), ttl, t.Context())
+				mustLock(t, m)
+				first := m.Context(t.Context())
+				s.FlushAll()
+				mustLock(t, m)
+				synctest.Wait()
+				if err := context.Cause(first); err != ErrLost {
+					t.Errorf("the first hold ended with %v; want %v", err, ErrLost)
+				}
+				extensions := s.Hook.Count(locktest.Any)
+				time.Sleep(ttl / 2)
+				if n := extensions.Hits(); n != 1 {
+					t.Errorf("%d extensions within half a ttl; want 1", n)
+				}
+				locktest.Unlock(t, m)
+			})
+		})
+	}
+}
+
 // slow is a context that is not done yet when its deadline has passed.
 type slow struct {
 	context.Context

@@ -349,7 +349,7 @@ func Strategies() List {
 			Needs:  NeedsNodes,
 			Adds:   "the same lock on a majority of independent Redis servers: a minority of them may fail",
 			Breaks: "a paused process; a majority whose clocks jump, or that restarts empty within the ttl",
-			Test:   "TestClockJumpLetsSecondIn",
+			Test:   "TestSchedulesWithoutDelayedRestart",
 			Guard:  func(o Options) guard.Guard { return o.elsewhere(NeedsNodes, redlock.ErrNotHeld) },
 			deduct: elsewhere(leased(holds, holds)),
 			loads:  renewedLoads,

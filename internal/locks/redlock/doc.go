@@ -49,13 +49,12 @@
 //     renewal-ends-with-an-error and renewal-after-unlock
 //   - the holder learns of a loss, at the latest when the validity ends: TestLossIsTold
 //   - a node that comes back with its data does no harm, nor does one that comes back
-//     without it after the ttl: TestSchedules, TestDelayedRestart
+//     without it after the ttl: TestSchedules
 //
 // Breaks:
-//   - if a majority's clocks jump, a second holder gets in:
-//     TestClockJumpLetsSecondIn
+//   - if a majority's clocks jump, a second holder gets in: the lab's clock-jump-majority
 //   - a second holder also gets in if a node comes back empty within the ttl:
-//     TestEmptyRestartLetsSecondIn, TestSchedulesWithoutDelayedRestart
+//     TestSchedulesWithoutDelayedRestart, and the lab's restart-forgets-lock
 //   - a process paused for longer than ttl learns of the loss only when it resumes, maybe one
 //     write too late. The tokens are random and have no order, so the resource cannot use them as
 //     fencing tokens to refuse it: the lab's stopped-holder

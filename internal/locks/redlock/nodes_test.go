@@ -148,6 +148,3 @@ func slow(d time.Duration) locktest.Action {
 		}
 	}
 }
-
-// die stops the renewal without releasing the lock, as if the process had died.
-func die(m *Mutex) { m.renewal.stop() }

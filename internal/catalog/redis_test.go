@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,44 +120,6 @@ func TestFailedReleaseIsTriedAgain(t *testing.T) {
 			time.Sleep(leaseOf) // until the abandoned tickets expire
 		})
 	}
-}
-
-// An attempt that never reached Redis did not take the lock, and undoing it does not remove another
-// holder's lock.
-func TestFailedAttemptHurtsNobody(t *testing.T) {
-	eachLock(t, func(t *testing.T, strategy catalog.Strategy, s *locktest.Server, with func(guard.Policy) guard.Guard) {
-		if strategy.OwnWait {
-			return
-		}
-		g := with(guard.Fixed{Delay: time.Millisecond})
-		var all sync.WaitGroup
-		var witness locktest.Witness
-		work := func(who string) func(context.Context) error {
-			return func(context.Context) error {
-				defer witness.Enter(who)()
-				time.Sleep(time.Second)
-				return nil
-			}
-		}
-		hold := func(who string) {
-			all.Go(func() {
-				if _, err := g.Do(t.Context(), as(who), work(who)); err != nil {
-					t.Error(err)
-				}
-			})
-			time.Sleep(10 * time.Millisecond)
-		}
-		hold("a")
-		failed := s.Hook.On(locktest.Any, 1, locktest.Fail(locktest.ErrCut))
-		if _, err := g.Do(t.Context(), as("b"), work("b")); !errors.Is(err, locktest.ErrCut) || failed.Hits() != 1 {
-			t.Errorf("got %v, want %v", err, locktest.ErrCut)
-		}
-		hold("c")
-		all.Wait()
-		for _, overlap := range witness.Overlaps() {
-			t.Error(overlap)
-		}
-	})
 }
 
 // Redis executes the attempt and then hangs. The caller gets the error at once. The bubble checks

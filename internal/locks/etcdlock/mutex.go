@@ -18,7 +18,7 @@
 //   - first come, first served, in a process, and among processes by the order in
 //     which etcd got their keys: TestPromises
 //   - a waiter that gives up leaves nothing behind: TestPromises, TestLatePut
-//   - a cancelled caller still releases the lock: TestPromises
+//   - a cancelled caller still releases the lock: the lab's unlock-after-cancel
 //   - a dead holder's lock is free after ttl: TestLossIsToldFirst
 //   - a late holder leaves the next holder's lock alone: TestLossIsToldFirst
 //   - a holder learns of a loss before the next one has the lock: TestLossIsToldFirst

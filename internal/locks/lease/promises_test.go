@@ -128,10 +128,8 @@ func check(t *testing.T, lock kind) {
 		"first come, first served among processes":        fifo,
 		"a waiter that gives up leaves nothing behind":    givesUp,
 		"a wait may end at any moment":                    endsAtAnyMoment,
-		"a cancelled caller can still release the lock":   cancelled,
 		"Unlock reports that there is nothing to release": nothingHeld,
 		"TryLock does not wait, and leaves no place":      tryHeld,
-		"work longer than the ttl keeps the lock":         longWork,
 		"tokens grow, however the lock is acquired":       tokensGrow,
 		"locks of similar names are apart":                namesApart,
 		"a process that ends gives everything back":       processEnds,
@@ -278,21 +276,6 @@ func endsAtAnyMoment(t *testing.T, l kind) {
 	}
 }
 
-func cancelled(t *testing.T, l kind) {
-	ps := l.start(t, 2, leasetest.Calm)
-	a, b := ps.mutex(0), ps.mutex(1)
-	ctx, cancel := context.WithCancel(t.Context())
-	backendtest.Must(t, a.Lock(ctx))
-	cancel()
-	if err := a.Unlock(ctx); err != nil {
-		t.Error("Unlock:", err)
-	}
-	if !locktest.TryLock(t, b) {
-		t.Error("the lock is held, want it free")
-	}
-	locktest.Unlock(t, b)
-}
-
 func nothingHeld(t *testing.T, l kind) {
 	m := l.start(t, 1, leasetest.Calm).mutex(0)
 	locktest.MustNotHold(t, m, lease.ErrNotHeld)
@@ -327,22 +310,6 @@ func tryHeld(t *testing.T, l kind) {
 		t.Error("the lock is held, want it free")
 	}
 	locktest.Unlock(t, c)
-}
-
-func longWork(t *testing.T, l kind) {
-	ps := l.start(t, 2, ttl)
-	a, b := ps.mutex(0), ps.mutex(1)
-	leasetest.MustLock(t, a)
-	work := a.Context(t.Context())
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 3*ttl, leasetest.ErrEnough)
-	defer cancel()
-	if err := b.Lock(ctx); !errors.Is(err, leasetest.ErrEnough) {
-		t.Errorf("Lock = %v; want %v", err, leasetest.ErrEnough)
-	}
-	if work.Err() != nil {
-		t.Errorf("the work was ended: %v", context.Cause(work))
-	}
-	locktest.Unlock(t, a)
 }
 
 func tokensGrow(t *testing.T, l kind) {

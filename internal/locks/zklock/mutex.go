@@ -17,7 +17,7 @@
 //   - a release wakes one waiter: TestOnlyTheNextIsWoken
 //   - a waiter that gives up leaves nothing behind: TestPromises
 //   - a node whose creation was not confirmed is found again: TestLostReply
-//   - a cancelled caller still releases the lock: TestPromises
+//   - a cancelled caller still releases the lock: the lab's unlock-after-cancel
 //   - a dead holder's lock is free after the session's timeout: TestLossIsToldFirst
 //   - a late holder leaves the next holder's lock alone: TestLossIsToldFirst
 //   - a holder learns of a loss before the next one has the lock: TestLossIsToldFirst

@@ -7,5 +7,6 @@
 //
 // builds each of them and prints what noticed it. It takes up to half an hour; -run
 // TestMutantsOfSalesAreNoticed builds only the faults in sales, in eight minutes.
-// Without the tag, the tests only check that each fault still applies to its file.
+// Without the tag, the tests only check that each fault still applies to its file, and
+// with the tag system, also that it builds.
 package mutants

@@ -39,7 +39,7 @@ type Case struct {
 type Result struct {
 	report.Row
 	TTL    time.Duration // of the run; 0: not known
-	Missed bool          // the fault found no holder, so the run shows nothing
+	Missed bool          // the fault was not injected, so the run shows nothing
 	Final  bool          // it counts even if processes stalled or the fault missed
 	Seed   uint64        // of its faults, for error messages; 0: none
 	Fleet  *fleet.Fleet  // the processes, whose stalls count; nil: none. It is set even with an error.

@@ -144,3 +144,15 @@ func TestCancelStopsWhateverGoesOn(t *testing.T) {
 		})
 	}
 }
+
+// A row whose fault found no holder is run again, because the run shows nothing about the lock.
+func TestRowWithoutItsFaultIsRunAgain(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, "embedded")
+	cfg.Requests, cfg.TTL, cfg.Command = 20, 100*time.Millisecond, new(backendtest.Processes).Command(blind)
+	cfg.Strategies, cfg.Conditions = []string{"v4_lua"}, []catalog.Condition{catalog.Crash}
+	row := run(t, cfg)["v4_lua/crash"]
+	if n := len(row.Discarded); row.Expected || n != 3 || !row.Discarded[n-1].Missed {
+		t.Errorf("expected: %v, %s, after %+v", row.Expected, row.Differs, row.Discarded)
+	}
+}

@@ -27,6 +27,7 @@ const (
 	dies    = "dies"    // exits by itself at the first sale of the second row
 	unable  = "unable"  // cannot serve, and prints the reason
 	forgets = "forgets" // sometimes loses an order after it replied to the buyer
+	blind   = "blind"   // its holders reach no seam
 )
 
 func TestMain(m *testing.M) {
@@ -38,6 +39,9 @@ func instance(ctx context.Context, as string, in io.Reader, out, log io.Writer) 
 	adjust := func(c *shop.Config) {
 		if as == dies {
 			c.Stock.Work = dieInSecondRow(c.Stock.Work)
+		}
+		if as == blind {
+			c.Stock.Work = nil
 		}
 		if as == unable {
 			c.RedisURL = "redis://127.0.0.1:1"

@@ -30,6 +30,7 @@ type run struct {
 	faults   faults
 	stalls   *fleet.StallWatch // of this process
 	workers  *fleet.Fleet      // that write accepted orders; nil: the shops write them
+	missed   bool              // the fault was not injected
 }
 
 // do runs the row: it puts the items on sale, sends the requests, waits for every outcome, and
@@ -60,6 +61,7 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 	if err != nil {
 		return report.Row{}, err
 	}
+	r.missed = o.notInjected != nil
 	if held, ok := r.shops.held(); ok {
 		o.held = &held
 	}

@@ -135,7 +135,7 @@ func (b *runner) run(ctx context.Context, of Case) (r Result, err error) {
 	if cfg.chaotic() {
 		r.Seed = cfg.Seed
 	}
-	r.Row, err = b.row(ctx, cfg, strategy, of)
+	r.Row, r.Missed, err = b.row(ctx, cfg, strategy, of)
 	r.Final = cfg.running() || cfg.chaotic() || r.Verdict == figures.NotComparable || r.Untrue().String() != ""
 	return r, err
 }
@@ -178,11 +178,14 @@ func (b *runner) restart(cfg Config, c catalog.Condition) error {
 	return err
 }
 
-// row runs one row on its own item, so that nothing left over from an earlier row counts.
-func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy, of Case) (report.Row, error) {
+// row runs one row on its own item, so that nothing left over from an earlier row counts. It also
+// reports whether the fault of the row was not injected.
+func (b *runner) row(
+	ctx context.Context, cfg Config, strategy catalog.Strategy, of Case,
+) (row report.Row, missed bool, err error) {
 	if !cfg.running() {
 		if err := b.shops.Fill(ctx, cfg.Instances); err != nil {
-			return report.Row{}, err
+			return report.Row{}, false, err
 		}
 	}
 	b.sales++
@@ -194,9 +197,11 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy,
 	}
 	if of.Condition == catalog.Chaos {
 		c := &chaosRow{run: r, patience: chaosPatience}
-		return c.do(ctx)
+		row, err = c.do(ctx)
+	} else {
+		row, err = r.do(ctx)
 	}
-	return r.do(ctx)
+	return row, r.missed, err
 }
 
 // tidy removes the items, orders and keys of the bench. After an interruption, instances may still

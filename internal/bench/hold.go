@@ -110,6 +110,9 @@ func (b *runner) runHolds(ctx context.Context, of Case) (result Result, err erro
 	if err != nil {
 		return result, err
 	}
+	if err := b.removeOld(ctx, of); err != nil {
+		return result, err
+	}
 	cfg := b.asked.WithDefaults()
 	cfg.TTL = cmp.Or(of.TTL, cfg.TTL)
 	if err := b.restart(cfg, of.Condition); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -41,6 +42,10 @@ func TestMain(m *testing.M) {
 		}
 		fmt.Println(p.Pid())
 		time.Sleep(time.Minute)
+	case "talkative": // a member that sends many events before it exits, the last of them the longest stall
+		fmt.Println(`{"ready":""}`)
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		fmt.Print(strings.Repeat(`{"stalled":1}`+"\n", 4000) + `{"stalled":2}` + "\n")
 	default:
 		goleak.VerifyTestMain(m)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"sync"
 	"sync/atomic"
@@ -140,15 +141,20 @@ func (m *Member) start(p Program) (first command, err error) {
 	if err != nil {
 		return first, err
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return first, err
-	}
 	if m.in, err = cmd.StdinPipe(); err != nil {
 		return first, err
 	}
-	cmd.Stderr = &m.log
-	if m.Process, err = Start(cmd); err != nil {
+	// This does not use the command's own pipe, which is closed when the process ends, even if not
+	// everything has been read.
+	out, to, err := os.Pipe()
+	if err != nil {
+		return first, err
+	}
+	cmd.Stdout, cmd.Stderr = to, &m.log
+	m.Process, err = Start(cmd)
+	_ = to.Close() // the process has its own copy
+	if err != nil {
+		_ = out.Close()
 		return first, err
 	}
 	go m.listen(out)
@@ -156,7 +162,8 @@ func (m *Member) start(p Program) (first command, err error) {
 }
 
 // listen handles the member's events until its output ends.
-func (m *Member) listen(out io.Reader) {
+func (m *Member) listen(out io.ReadCloser) {
+	defer func() { _ = out.Close() }()
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {

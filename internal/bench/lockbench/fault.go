@@ -17,8 +17,9 @@ type fault struct {
 	stop bool // a process is stopped for a while; if kill is set, another one, once the first is dead
 }
 
-// stopTime is the time for which a process is stopped.
-const stopTime = 3 * time.Second
+// stopTime returns the time for which a process is stopped: long enough for others to enter once a
+// lease of the given ttl has expired.
+func stopTime(ttl time.Duration) time.Duration { return max(3*time.Second, ttl*13/10) }
 
 // faults returns the fault of each condition.
 func faults() map[catalog.Condition]fault {
@@ -48,8 +49,8 @@ const settle = 100 * time.Millisecond
 var errNotHit = errors.New("the row was over before the fault could be injected")
 
 // inject injects the fault as soon as enough contenders are served, and returns when the fault is
-// over or ctx ends.
-func (f fault) inject(ctx context.Context, e *ended, all int) ([]hit, error) {
+// over or ctx ends. A process is stopped for the time stop.
+func (f fault) inject(ctx context.Context, e *ended, all int, stop time.Duration) ([]hit, error) {
 	due := func() bool {
 		var served int64
 		for _, m := range e.members {
@@ -80,7 +81,7 @@ func (f fault) inject(ctx context.Context, e *ended, all int) ([]hit, error) {
 		if err := m.Pause(); err != nil {
 			return hits, err
 		}
-		_ = guard.Sleep(ctx, stopTime)
+		_ = guard.Sleep(ctx, stop)
 		h.to = time.Now()
 		if err := m.Continue(); err != nil {
 			return hits, err

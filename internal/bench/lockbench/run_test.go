@@ -190,17 +190,17 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// A process that is stopped for less than the lease still has the lock when it resumes.
+// A process that is stopped may be the holder. When it goes on, its lease has expired.
 func TestKillAndStop(t *testing.T) {
 	t.Parallel()
 	cfg := disturbed(t, "local", "crash+pause")
-	cfg.TTL = 10 * time.Second
+	cfg.TTL = 3 * time.Second
 	row := row(t, cfg, "v7_queue")
 	if d := row.Lock.Disturbed; d == nil || d.Killed == 0 || d.Stopped == 0 || d.Killed == d.Stopped ||
-		d.Missed != "" || d.Resumed-d.StoppedAt < 2900 {
+		d.Missed != "" || d.Resumed-d.StoppedAt < 3800 {
 		t.Errorf("disturbed: %+v", d)
 	}
-	if row.Verdict != figures.OK {
+	if row.Verdict != figures.OK && row.Verdict != report.Late {
 		t.Errorf("%s: %+v", row.Verdict, row.Lock)
 	}
 }

@@ -30,7 +30,7 @@ func Run(ctx context.Context, list Catalog, cfg bench.Config, p bench.Progress) 
 	r := &runner{list: list, cfg: cfg, progress: p, url: cfg.RedisURL}
 	if slices.ContainsFunc(cfg.Conditions, func(c catalog.Condition) bool { return faults()[c].stop }) {
 		// A reply must not time out because the process was stopped.
-		if r.url, err = backend.WithReadTimeout(r.url, stopTime+replyTime); err != nil {
+		if r.url, err = backend.WithReadTimeout(r.url, stopTime(cfg.TTL)+replyTime); err != nil {
 			return nil, err
 		}
 	}
@@ -199,7 +199,7 @@ func (r *runner) contend(ctx context.Context, e *ended, f fault) error {
 	defer r.progress.Waiting(bench.Outcomes, func() int64 { return 0 }) // before the words are closed
 	var hitting sync.WaitGroup
 	if f.any() {
-		hitting.Go(func() { e.hits, e.missed = f.inject(running, e, r.cfg.Requests) })
+		hitting.Go(func() { e.hits, e.missed = f.inject(running, e, r.cfg.Requests, stopTime(r.cfg.TTL)) })
 	}
 	err := r.outcomes(ctx, e)
 	e.end = time.Now()
@@ -212,7 +212,7 @@ func (r *runner) contend(ctx context.Context, e *ended, f fault) error {
 // it is done. It kills a process that does not report in time: some of its contenders never
 // returned from their lock.
 func (r *runner) outcomes(ctx context.Context, e *ended) error {
-	limit := time.Until(e.start) + r.cfg.Wait + stopTime + 2*grace
+	limit := time.Until(e.start) + r.cfg.Wait + stopTime(r.cfg.TTL) + 2*grace
 	g, ctx := errgroup.WithContext(ctx) // a process that fails ends the row
 	for _, m := range e.members {
 		g.Go(func() error {

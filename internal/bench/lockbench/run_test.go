@@ -200,7 +200,8 @@ func TestKillAndStop(t *testing.T) {
 		d.Missed != "" || d.Resumed-d.StoppedAt < 3800 {
 		t.Errorf("disturbed: %+v", d)
 	}
-	if row.Verdict != figures.OK && row.Verdict != report.Late {
+	// The stopped contender may also get the lock, and learn only when it goes on that the lease is over.
+	if row.Verdict != figures.OK && row.Verdict != report.Late && row.Verdict != report.GaveUp {
 		t.Errorf("%s: %+v", row.Verdict, row.Lock)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/fleet"
+	"oversell/internal/message"
 )
 
 // Run runs all rows of the config, with contenders of the list: see bench.Rows. When it fails or
@@ -84,7 +85,8 @@ func (r *runner) close() error {
 	return errors.Join(err, r.rdb.Close())
 }
 
-// run runs a row once. A lock that does not hold is not an error, and each run is final.
+// run runs a row once. A lock that does not hold is not an error. A run in which all contenders were
+// served is repeated if its fault was not injected.
 func (r *runner) run(ctx context.Context, of bench.Case) (bench.Result, error) {
 	one, err := r.list.Find(of.Strategy)
 	if err != nil {
@@ -103,8 +105,12 @@ func (r *runner) run(ctx context.Context, of bench.Case) (bench.Result, error) {
 	if !one.comparable(r.embedded) && lock.Skipped == "" {
 		row.Verdict = figures.NotComparable
 	}
-	row.Expected = row.Verdict != report.Broken || one.Name == Bare
-	return bench.Result{Row: row, Final: true}, nil
+	missed := lock.Missed() && row.Verdict == figures.OK
+	if missed {
+		row.Differ(message.Newf("the fault was not injected: %v", message.Text(lock.Disturbed.Missed)))
+	}
+	row.Expected = !missed && (row.Verdict != report.Broken || one.Name == Bare)
+	return bench.Result{Row: row, Missed: missed, Final: !missed}, nil
 }
 
 // skip returns the reason why the contender cannot be run on this server, or "" if it can.

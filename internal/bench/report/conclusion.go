@@ -14,7 +14,7 @@ import (
 func (r Report) Conclusion(s present.Style) string {
 	text := r.Manifest.unfinished(len(r.Rows), s)
 	if r.ofLocks() {
-		return text // the catalog has no expectations for locks
+		return text + r.repeated(s) // the catalog has no expectations for locks
 	}
 	text += r.undecided(s)
 	for _, part := range r.Parts() {
@@ -105,8 +105,11 @@ func (r Report) repeated(s present.Style) string {
 	if b.Len() == 0 {
 		return ""
 	}
-	return s.Say("Run again with twice the ttl, because a process stalled or a fault was not injected:") + "\n" +
-		b.String()
+	why := "Run again with twice the ttl, because a process stalled or a fault was not injected:"
+	if r.ofLocks() {
+		why = "Run again, because a fault was not injected:"
+	}
+	return s.Say(why) + "\n" + b.String()
 }
 
 // name returns the name of a row, with the number of its run if rows were repeated.

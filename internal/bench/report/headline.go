@@ -22,6 +22,7 @@ type finding struct {
 	Broke     string  // how it broke, such as "oversold 7"; "": it held
 	By        int64   // by how much, to compare findings with the same verdict
 	Speed     float64 // median
+	Missed    bool    // a fault of a lock was not injected, so it may not count as held
 }
 
 // maxNamed is the maximum number of broken strategies that are named.
@@ -69,7 +70,7 @@ func rank(v figures.Verdict) int {
 func holding(all []finding, unit string, s present.Style) string {
 	held := slices.DeleteFunc(slices.Clone(all), func(f finding) bool {
 		return f.Condition != all[0].Condition || slices.ContainsFunc(all, func(g finding) bool {
-			return g.Strategy == f.Strategy && g.Broke != ""
+			return g.Strategy == f.Strategy && (g.Broke != "" || g.Missed)
 		})
 	})
 	if len(held) == 0 {
@@ -139,7 +140,9 @@ func (r Report) findings(s present.Style) []finding {
 			runs[i] = finding{Strategy: g.Strategy, Condition: g.Condition, Verdict: row.Verdict, Speed: speed}
 			runs[i].Broke, runs[i].By = row.broke(s)
 		}
-		all = append(all, slices.MinFunc(runs, worstFinding))
+		worst := slices.MinFunc(runs, worstFinding)
+		worst.Missed = slices.ContainsFunc(g.Rows, func(row Row) bool { return row.Lock.Missed() })
+		all = append(all, worst)
 	}
 	return all
 }

@@ -111,6 +111,9 @@ func (l Lock) Verdict() figures.Verdict {
 	return figures.OK
 }
 
+// Missed reports whether a fault of the row was not injected.
+func (l *Lock) Missed() bool { return l != nil && l.Disturbed != nil && l.Disturbed.Missed != "" }
+
 // MarshalJSON leaves the figures of the other workloads out of a row of the lock workload.
 func (r Row) MarshalJSON() ([]byte, error) {
 	if r.Lock == nil {
@@ -121,8 +124,9 @@ func (r Row) MarshalJSON() ([]byte, error) {
 		Key
 		Repeat int `json:"repeat"`
 		*Lock
-		Verdict figures.Verdict `json:"verdict"`
-	}{r.Key, r.Repeat, r.Lock, r.Verdict})
+		Verdict   figures.Verdict `json:"verdict"`
+		Discarded []Discarded     `json:"discarded,omitempty"`
+	}{r.Key, r.Repeat, r.Lock, r.Verdict, r.Discarded})
 }
 
 // lockGroup holds the figures of one contender under one condition, over all runs.

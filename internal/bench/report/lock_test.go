@@ -36,6 +36,9 @@ func locks() report.Report {
 		row := report.Row{Lock: &l, Verdict: l.Verdict()}
 		row.Key, row.Repeat = report.Key{Strategy: l.Contender, Condition: catalog.Crash,
 			Workload: report.WorkloadLock}, 1
+		if l.Missed() {
+			row.Discarded = []report.Discarded{{Verdict: figures.OK, Missed: true}}
+		}
 		r.Rows = append(r.Rows, row)
 	}
 	return r

@@ -133,18 +133,19 @@ func (c *chaosRow) buy(ctx context.Context, n int, due time.Time, _ time.Duratio
 	rng := rand.New(rand.NewPCG(c.cfg.Seed, uint64(n)))
 	patient, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
-	shops, cutOff := len(c.shops.Members()), false
+	shops, cutOff, failed := len(c.shops.Members()), false, false
 	for shop, pause := n, firstBackoff; ; shop, pause = shop+1, min(2*pause, maxBackoff) {
 		var again bool
 		var after time.Duration
 		r, again, after = c.attempt(ctx, n, shop%shops)
-		cutOff = cutOff || r.CutOff
+		cutOff, failed = cutOff || r.CutOff, failed || r.Status >= http.StatusInternalServerError
 		if !again || guard.Sleep(patient, max(after, time.Duration(rng.Int64N(int64(pause))))) != nil {
 			break
 		}
 		c.repeated.Add(1)
 	}
-	r.Request, r.Latency, r.CutOff = n, time.Since(due), cutOff
+	// A shop also answers with an error if it does not know whether its last write succeeded.
+	r.Request, r.Latency, r.CutOff = n, time.Since(due), cutOff || failed
 	if cutOff && r.Status != http.StatusOK && r.Code != "sold_out" {
 		r.Status, r.Code = 0, codeCutOff // an earlier attempt may have bought something
 	}
@@ -395,7 +396,8 @@ func chaosVerdict(found *report.Chaos) figures.Verdict {
 		return figures.Oversold
 	case !found.SoldOut:
 		return figures.Stuck
-	case found.Stranded > 0 || found.Missing > 0 || found.Duplicates > 0 || found.Foreign > 0:
+	case found.Stranded > 0 || found.Missing > 0 || found.Duplicates > 0 || found.Unreported > 0 ||
+		found.Foreign > 0:
 		return figures.Drift
 	case found.Remaining > 0:
 		return figures.Undersold
@@ -415,6 +417,7 @@ func chaosDiffers(may catalog.Leeway, found *report.Chaos) message.Message {
 	}
 	count(found.Missing, "acknowledged_missing %d")
 	count(found.Duplicates, "duplicates %d")
+	count(found.Unreported, "orders that no buyer was told of: %d")
 	count(found.Foreign, "foreign %d")
 	if may.Undecided { // nothing else is promised
 		return message.Join("%v, %v", wrong...)

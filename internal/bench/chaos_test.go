@@ -63,8 +63,8 @@ func TestSaleInChaos(t *testing.T) {
 				!found.SoldOut {
 				t.Errorf("%+v", found)
 			}
-			if found.Sold+found.Stranded != cfg.Stock || found.Acknowledged < found.Sold-found.Unreported-row.Unknown ||
-				row.Sold != found.Sold {
+			if found.Sold+found.Stranded != cfg.Stock || row.Sold != found.Sold ||
+				found.Acknowledged < found.Sold-found.Unreported-row.Unknown-row.Failed {
 				t.Errorf("%d units, sold %d: %+v", cfg.Stock, row.Sold, found)
 			}
 			injected := 0

@@ -349,8 +349,9 @@ func TestNoStrategyMayLoseAConfirmedOrder(t *testing.T) {
 	if d := chaosDiffers(nothing, &report.Chaos{Oversold: 4, Stranded: 5, Remaining: 6}); d.String() != "" {
 		t.Errorf("without an expectation: %q", d)
 	}
-	d := chaosDiffers(nothing, &report.Chaos{Missing: 1, Duplicates: 2, Oversold: 4})
-	if got, want := d.String(), "acknowledged_missing 1, duplicates 2"; got != want {
+	d := chaosDiffers(nothing, &report.Chaos{Missing: 1, Duplicates: 2, Unreported: 3, Oversold: 4})
+	const want = "acknowledged_missing 1, duplicates 2, orders that no buyer was told of: 3"
+	if got := d.String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -372,7 +373,7 @@ func TestChaosDifferencesAreToldInChinese(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, found := range []report.Chaos{{SoldOut: true}, {
-		Missing: 1, Duplicates: 2, Foreign: 3, Oversold: 4, Stranded: 5, Remaining: 6,
+		Missing: 1, Duplicates: 2, Foreign: 3, Oversold: 4, Stranded: 5, Remaining: 6, Unreported: 7,
 		Faults: []report.Fault{
 			{Kind: "redis-oom", At: 1.5, Again: new(9.25), Limit: 2},
 			{Kind: "shop-kill", At: 2, Limit: 5},

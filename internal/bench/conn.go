@@ -29,7 +29,7 @@ type reply struct {
 	Code     string        // set if the outcome is not a 200
 	Order    string        // id in a 200; "": none
 	Quantity int64         // units in a 200
-	CutOff   bool          // an earlier attempt got no reply, so the buyer may have an order
+	CutOff   bool          // an earlier attempt may have succeeded, so the buyer may have an order
 	Spans    []figures.Span
 }
 

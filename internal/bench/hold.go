@@ -2,7 +2,6 @@ package bench
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -103,30 +102,3 @@ func sweep(ttl time.Duration) time.Duration { return ttl / 10 }
 // time for held-up processes to go on and for webhooks to arrive: settling must not hide their
 // effects.
 func settlesAfter(ttl time.Duration) time.Duration { return 6 * ttl }
-
-// runHolds runs a row of the hold workload once, on its own item.
-func (b *runner) runHolds(ctx context.Context, of Case) (result Result, err error) {
-	stage, err := catalog.FindHoldStage(of.Strategy)
-	if err != nil {
-		return result, err
-	}
-	if err := b.removeOld(ctx, of); err != nil {
-		return result, err
-	}
-	cfg := b.asked.WithDefaults()
-	cfg.TTL = cmp.Or(of.TTL, cfg.TTL)
-	if err := b.restart(cfg, of.Condition); err != nil {
-		return result, err
-	}
-	b.sales++
-	sku := cfg.skus(b.sales)[0]
-	b.skus = append(b.skus, sku)
-	r := &holdRow{
-		cfg: cfg, stage: stage, cond: of.Condition, sku: sku, shops: b.shops, provider: b.provider, client: b.buyers,
-		stalls: of.Stalls,
-	}
-	b.progress.Waiting(Outcomes, r.waiting.Load)
-	result = Result{TTL: cfg.TTL, Fleet: b.shops.Fleet, Final: 2*cfg.TTL > maxHoldTTL}
-	result.Row, result.Missed, err = r.do(ctx)
-	return result, err
-}

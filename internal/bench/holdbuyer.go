@@ -71,7 +71,7 @@ func (r *holdRow) buy(ctx context.Context, name string, as role, stays bool) (p 
 	at := time.Now()
 	held := p.served(http.StatusCreated, r.client.ask(ctx, request{
 		method: http.MethodPost, key: name, body: map[string]any{"buyer": name, "quantity": 1},
-		path: "/api/items/" + r.sku + "/holds?" + url.Values{"strategy": {r.stage.Name}}.Encode(),
+		path: "/api/items/" + r.skus[0] + "/holds?" + url.Values{"strategy": {r.stage.Name}}.Encode(),
 	}, &p.hold))
 	p.latency = time.Since(at)
 	if !held {

@@ -66,7 +66,7 @@ func (r *holdRow) late(ctx context.Context) ([]string, error) {
 	if err := r.shops.Arm(ctx, holdUp); err != nil {
 		return nil, err
 	}
-	if guard.Sleep(ctx, r.spread/2) == nil {
+	if guard.Sleep(ctx, r.arrival/2) == nil {
 		f := r.cfg.provided(r.cond)
 		f.ReplyDelay = payment.Duration(r.cfg.TTL * 7 / 10) // to the authorisation, and later to the capture
 		f.LoseReplyTo, f.LoseEvery = []string{payment.OpCapture}, 5
@@ -205,7 +205,7 @@ const failoverSpread = 6 * time.Second
 // failOver kills the primary when a third of the buyers have come. A failover that has begun is
 // completed even if the load is over: the row is audited on the new primary.
 func (r *holdRow) failOver(ctx context.Context) ([]string, error) {
-	if guard.Sleep(ctx, r.spread/3) != nil {
+	if guard.Sleep(ctx, r.arrival/3) != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err := r.cfg.Failovers.Failover(context.WithoutCancel(ctx)); err != nil {

@@ -23,20 +23,15 @@ import (
 
 // holdRow is one row of the hold workload in progress.
 type holdRow struct {
-	cfg      Config
+	*run     // its stalls are also those of the shops before the sell-out
 	stage    catalog.HoldStage
-	cond     catalog.Condition
-	sku      string
-	shops    *shops
 	provider *provider
 	client   client
 
-	spread time.Duration // over which buyers arrive
-	think  time.Duration // longest time between a hold and its payment
-	base   int64         // number of entries in the provider's ledger before the row
-
-	stalls  *fleet.StallWatch // of this process, and of the shops before the sell-out
-	waiting atomic.Int64      // buyers without an outcome
+	arrival time.Duration // time over which buyers arrive
+	think   time.Duration // longest time between a hold and its payment
+	base    int64         // number of entries in the provider's ledger before the row
+	waiting atomic.Int64  // buyers without an outcome
 }
 
 // observed holds the observations of a row.
@@ -54,15 +49,15 @@ type observed struct {
 }
 
 // do runs the row: it puts the item on sale, lets the buyers come, adds units, injects the faults,
-// waits until the sale has settled, sells the remaining units, and audits the sale. It also reports
-// whether a fault missed: it found no call to hit.
-func (r *holdRow) do(ctx context.Context) (_ report.Row, missed bool, err error) {
+// waits until the sale has settled, sells the remaining units, and audits the sale.
+func (r *holdRow) do(ctx context.Context) (_ report.Row, err error) {
+	r.progress.Waiting(Outcomes, r.waiting.Load)
 	if err := r.prepare(ctx); err != nil {
-		return report.Row{}, false, err
+		return report.Row{}, err
 	}
 	after, err := beforeFailover(ctx, r.cfg.Failovers, r.cond)
 	if err != nil {
-		return report.Row{}, false, err
+		return report.Row{}, err
 	}
 	defer func() { err = errors.Join(err, after()) }()
 	var o observed
@@ -90,7 +85,7 @@ func (r *holdRow) do(ctx context.Context) (_ report.Row, missed bool, err error)
 	stop()
 	injected.Wait()
 	if err != nil {
-		return report.Row{}, false, err
+		return report.Row{}, err
 	}
 	disarming, armed := context.WithCancel(ctx)
 	injected.Go(func() { r.disarm(disarming) })
@@ -98,31 +93,29 @@ func (r *holdRow) do(ctx context.Context) (_ report.Row, missed bool, err error)
 	defer armed()
 	r.stalls.Add(r.shops.Stalled()) // Fill forgets them
 	if err := r.shops.Fill(ctx, r.cfg.Instances); err != nil {
-		return report.Row{}, false, err
+		return report.Row{}, err
 	}
 	o.rest = r.sellOut(ctx)
 	if _, _, err := r.settle(ctx, time.Now(), o.rest); err != nil {
-		return report.Row{}, false, err
+		return report.Row{}, err
 	}
 	if err := r.audit(ctx, &o); err != nil {
-		return report.Row{}, false, err
+		return report.Row{}, err
 	}
-	return r.judge(o), o.noFault != nil, nil
+	r.missed = o.noFault != nil
+	return r.judge(o), nil
 }
 
 // prepare puts the item on sale and sets the provider's faults.
 func (r *holdRow) prepare(ctx context.Context) error {
-	r.spread, r.think = 2*r.cfg.TTL, r.cfg.TTL/5
+	r.arrival, r.think = 2*r.cfg.TTL, r.cfg.TTL/5
 	switch r.cond {
 	case catalog.Late, catalog.Crash:
-		r.spread = 3 * r.cfg.TTL // late faults begin halfway; several shops are killed
+		r.arrival = 3 * r.cfg.TTL // late faults begin halfway; several shops are killed
 	case catalog.Partition:
-		r.spread = 7 * r.cfg.TTL // shops are cut off three times, before the item is sold out
+		r.arrival = 7 * r.cfg.TTL // shops are cut off three times, before the item is sold out
 	case catalog.Failover:
-		r.spread = max(3*r.cfg.TTL, failoverSpread)
-	}
-	if err := r.shops.Fill(ctx, r.cfg.Instances); err != nil {
-		return err
+		r.arrival = max(3*r.cfg.TTL, failoverSpread)
 	}
 	if err := r.shops.Arm(ctx, fleet.Arm{}); err != nil {
 		return err
@@ -132,7 +125,7 @@ func (r *holdRow) prepare(ctx context.Context) error {
 		return err
 	}
 	r.base = int64(len(ledger))
-	if err := r.client.put(ctx, r.sku, r.cfg.Stock-restocks*r.added(), stock.InHolds, ""); err != nil {
+	if err := r.client.put(ctx, r.skus[0], r.cfg.Stock-restocks*r.added(), stock.InHolds, ""); err != nil {
 		return err
 	}
 	return r.provider.SetFaults(ctx, r.cfg.provided(r.cond))
@@ -145,12 +138,12 @@ func (r *holdRow) load(ctx context.Context) ([]purchase, time.Duration) {
 	start := time.Now()
 	var buyers sync.WaitGroup
 	for i := range all {
-		at := start.Add(r.spread * time.Duration(i) / time.Duration(len(all)))
+		at := start.Add(r.arrival * time.Duration(i) / time.Duration(len(all)))
 		buyers.Go(func() {
 			defer r.waiting.Add(-1)
 			all[i].fate, all[i].code = unlearned, "interrupted"
 			if guard.Sleep(ctx, time.Until(at)) == nil {
-				all[i] = r.buy(ctx, buyerName(r.sku, "b", i), roleOf(i, r.cond), r.cond != catalog.Crash)
+				all[i] = r.buy(ctx, buyerName(r.skus[0], "b", i), roleOf(i, r.cond), r.cond != catalog.Crash)
 			}
 		})
 	}
@@ -180,16 +173,16 @@ func (r *holdRow) restock(ctx context.Context) error {
 	}
 	start := time.Now()
 	for i := range restocks {
-		at := start.Add(time.Duration(i+1) * r.spread / (restocks + 1))
+		at := start.Add(time.Duration(i+1) * r.arrival / (restocks + 1))
 		if err := guard.Sleep(ctx, time.Until(at)); err != nil {
 			return err
 		}
 		err := r.client.must(ctx, request{
-			method: http.MethodPost, path: "/api/items/" + r.sku + "/restock",
-			key: fmt.Sprintf("%s-restock-%d", r.sku, i), body: map[string]any{"add": add},
+			method: http.MethodPost, path: "/api/items/" + r.skus[0] + "/restock",
+			key: fmt.Sprintf("%s-restock-%d", r.skus[0], i), body: map[string]any{"add": add},
 		}, nil)
 		if err != nil {
-			return fmt.Errorf("adding %d units to %s: %w", add, r.sku, err)
+			return fmt.Errorf("adding %d units to %s: %w", add, r.skus[0], err)
 		}
 	}
 	return nil
@@ -213,7 +206,7 @@ func (r *holdRow) sellOut(ctx context.Context) []purchase {
 	for n := range sellers {
 		buyers.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				p := r.buy(ctx, buyerName(r.sku, fmt.Sprintf("s%d-", n), i), pays, true)
+				p := r.buy(ctx, buyerName(r.skus[0], fmt.Sprintf("s%d-", n), i), pays, true)
 				mu.Lock()
 				all = append(all, p)
 				mu.Unlock()
@@ -241,7 +234,7 @@ func (r *holdRow) settle(
 	ctx context.Context, since time.Time, bought []purchase,
 ) (sellable, agrees *float64, err error) {
 	expiries := expiring(bought, since)
-	begun, err := r.client.audit(ctx, r.sku)
+	begun, err := r.client.audit(ctx, r.skus[0])
 	if err != nil {
 		return nil, nil, err
 	}
@@ -249,7 +242,7 @@ func (r *holdRow) settle(
 	last, unchanged := begun.Stock, time.Now()
 	end := time.Now().Add(5*r.cfg.TTL + holdSettleTime)
 	for time.Now().Before(end) {
-		found, err := r.client.audit(ctx, r.sku)
+		found, err := r.client.audit(ctx, r.skus[0])
 		if err != nil {
 			return nil, nil, err
 		}
@@ -322,7 +315,7 @@ func (b *returns) see(remaining int64, now time.Time) {
 
 // audit reads the final stock, orders and books of the sale.
 func (r *holdRow) audit(ctx context.Context, o *observed) error {
-	found, err := r.client.audit(ctx, r.sku)
+	found, err := r.client.audit(ctx, r.skus[0])
 	if err != nil {
 		return err
 	}
@@ -335,7 +328,7 @@ func (r *holdRow) audit(ctx context.Context, o *observed) error {
 
 // books compares the provider's ledger of this row with the orders of its sale.
 func (r *holdRow) books(ctx context.Context, saleID string) (_ payment.Books, orders []stock.ListedOrder, err error) {
-	err = r.client.eachOrder(ctx, r.sku, saleID, math.MaxInt64,
+	err = r.client.eachOrder(ctx, r.skus[0], saleID, math.MaxInt64,
 		func(o stock.ListedOrder) { orders = append(orders, o) })
 	if err != nil {
 		return payment.Books{}, nil, err

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,6 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 	if b.provider != nil {
 		b.buyers = newBuyers(b.shops)
 		defer b.buyers.CloseIdleConnections()
-		return Rows(ctx, all, b.runHolds, p)
 	}
 	return Rows(ctx, all, b.run, p)
 }
@@ -116,27 +116,54 @@ type runner struct {
 }
 
 // run runs a row once. The run is final if it is not comparable, if buyers were told something
-// untrue, or if the bench did not start the shops, so that their stalls are unknown.
+// untrue, or if the bench did not start the shops, so that their stalls are unknown. A run of holds
+// is final if the next ttl would be too long.
 func (b *runner) run(ctx context.Context, of Case) (r Result, err error) {
-	strategy, err := catalog.Strategies().Find(of.Strategy)
-	if err != nil {
-		return r, err
+	one := &run{cond: of.Condition, admin: b.admin, shops: b.shops, progress: b.progress, stalls: of.Stalls}
+	do := one.do
+	if b.provider != nil {
+		h := &holdRow{run: one, provider: b.provider, client: b.buyers}
+		if h.stage, err = catalog.FindHoldStage(of.Strategy); err != nil {
+			return r, err
+		}
+		one.cfg = b.asked.WithDefaults() // the conditions do not change the defaults
+		one.cfg.TTL = cmp.Or(of.TTL, one.cfg.TTL)
+		do = h.do
+	} else {
+		if one.strategy, err = catalog.Strategies().Find(of.Strategy); err != nil {
+			return r, err
+		}
+		one.cfg = b.asked.forRow(of, b.terms[one.strategy.Needs])
+		one.spread = one.cfg.spread()
+		if one.cfg.chaotic() {
+			do = (&chaosRow{run: one, patience: chaosPatience}).do
+		}
 	}
+	cfg := one.cfg
 	if err := b.removeOld(ctx, of); err != nil {
 		return r, err
 	}
-	cfg := b.asked.forRow(of, b.terms[strategy.Needs])
 	if err := b.restart(cfg, of.Condition); err != nil {
 		return r, err
-	}
-	if !cfg.running() {
-		r.TTL, r.Fleet = cfg.TTL, b.shops.Fleet
 	}
 	if cfg.chaotic() {
 		r.Seed = cfg.Seed
 	}
-	r.Row, r.Missed, err = b.row(ctx, cfg, strategy, of)
+	if !cfg.running() {
+		r.TTL, r.Fleet = cfg.TTL, b.shops.Fleet
+		if err := b.shops.Fill(ctx, cfg.Instances); err != nil {
+			return r, err
+		}
+	}
+	b.sales++
+	one.skus = cfg.skus(b.sales) // its own, so that nothing left over from an earlier row counts
+	b.skus = append(b.skus, one.skus...)
+	r.Row, err = do(ctx)
+	r.Missed = one.missed
 	r.Final = cfg.running() || cfg.chaotic() || r.Verdict == figures.NotComparable || r.Untrue().String() != ""
+	if b.provider != nil {
+		r.Final = 2*cfg.TTL > maxHoldTTL
+	}
 	return r, err
 }
 
@@ -176,32 +203,6 @@ func (b *runner) restart(cfg Config, c catalog.Condition) error {
 	err := b.configure(cfg)
 	b.shops.relayed, b.shops.setup.NoConsumer = relayed, noConsumer
 	return err
-}
-
-// row runs one row on its own item, so that nothing left over from an earlier row counts. It also
-// reports whether the fault of the row was not injected.
-func (b *runner) row(
-	ctx context.Context, cfg Config, strategy catalog.Strategy, of Case,
-) (row report.Row, missed bool, err error) {
-	if !cfg.running() {
-		if err := b.shops.Fill(ctx, cfg.Instances); err != nil {
-			return report.Row{}, false, err
-		}
-	}
-	b.sales++
-	skus := cfg.skus(b.sales)
-	b.skus = append(b.skus, skus...)
-	r := &run{
-		cfg: cfg, strategy: strategy, cond: of.Condition, skus: skus, spread: cfg.spread(),
-		admin: b.admin, shops: b.shops, progress: b.progress, stalls: of.Stalls,
-	}
-	if of.Condition == catalog.Chaos {
-		c := &chaosRow{run: r, patience: chaosPatience}
-		row, err = c.do(ctx)
-	} else {
-		row, err = r.do(ctx)
-	}
-	return row, r.missed, err
 }
 
 // tidy removes the items, orders and keys of the bench. After an interruption, instances may still

@@ -189,11 +189,11 @@ func (f *shops) worked(without *fleet.Member) (n int64) {
 	return n
 }
 
-// succeeded waits until a holder is at work in a shop other than the stopped one, until the maximum time
-// has passed, or until ctx ends. A holder at work has read the stock, so it does not notice what the
-// stopped one writes from now on. The argument before is the result of worked when the shop was stopped.
-func (f *shops) succeeded(ctx context.Context, stopped *fleet.Member, before int64, most time.Duration) {
-	for end := time.Now().Add(most); before >= 0 && f.worked(stopped) == before && time.Now().Before(end); {
+// succeeded waits until a holder is at work in a shop other than the late one, until the maximum time has
+// passed, or until ctx ends. A holder at work has read the stock, so it does not notice what the late one
+// writes from now on. The argument before is the result of worked when the shop was stopped or cut off.
+func (f *shops) succeeded(ctx context.Context, late *fleet.Member, before int64, most time.Duration) {
+	for end := time.Now().Add(most); before >= 0 && f.worked(late) == before && time.Now().Before(end); {
 		if guard.Sleep(ctx, glancePause) != nil {
 			return
 		}
@@ -309,13 +309,15 @@ func (f *shops) inside() (n int64, ok bool) {
 // If the stock is in the database, only the unlock arrives too late, as under the late condition.
 // So holders in other instances are kept at work until it has arrived.
 func (r *run) partition(ctx context.Context, m *fleet.Member) error {
+	outlast := r.outlast(ctx, m)
 	if r.cfg.keeper(r.strategy, r.cond) == stock.InDatabase && r.strategy.Kind == catalog.Guarded {
 		// The instance m is left out, because within one process the lock is handed on without
 		// Redis.
 		if err := r.shops.stay(ctx, time.Now().Add(r.cfg.long()+r.cfg.linger()), m); err != nil {
 			return errors.Join(err, m.Resume())
 		}
+		outlast = func() { _ = guard.Sleep(ctx, r.cfg.long()) }
 	}
 	defer r.faults.begin(CutOff)()
-	return m.CutOff(ctx, toRedis, r.cfg.long())
+	return m.CutOff(toRedis, outlast)
 }

@@ -189,7 +189,9 @@ func (r *holdRow) partition(ctx context.Context) (met []string, err error) {
 			continue
 		}
 		err := r.meet(ctx, fleet.Arm{At: []fleet.Seam{cut.at}, Skip: 1, Around: cut.around},
-			func(m *fleet.Member) error { return m.CutOff(ctx, cut.from, r.cfg.long()) })
+			func(m *fleet.Member) error {
+				return m.CutOff(cut.from, func() { _ = guard.Sleep(ctx, r.cfg.long()) })
+			})
 		if err != nil {
 			return met, fmt.Errorf("cutting a shop off from %s: %w", cut.from, err)
 		}

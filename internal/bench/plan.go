@@ -78,10 +78,15 @@ func (c Config) long() time.Duration {
 	return c.TTL*13/10 + c.slack
 }
 
-// longest returns the longest time that a fault of the condition lasts. A process stays stopped for
-// longer if no other holder has entered in the meantime.
+// overtaken reports whether a fault of the condition lasts until another holder has read the stock.
+func overtaken(condition catalog.Condition) bool {
+	return condition == catalog.Pause || condition == catalog.Partition
+}
+
+// longest returns the longest time that a fault of the condition lasts: one that lets another holder
+// overtake waits for it.
 func (c Config) longest(condition catalog.Condition) time.Duration {
-	if condition == catalog.Pause {
+	if overtaken(condition) {
 		return c.long() + c.TTL*7/10
 	}
 	return c.long()

@@ -191,27 +191,36 @@ func (r *run) inject(ctx, load context.Context) error {
 	return r.overstayed(load)
 }
 
-// crashOrPause kills the process of the parked holder, or stops it for longer than the lease. On a
-// slow machine it stays stopped until another holder has read the stock, but for no more than two leases.
-// The command to resume the holder is sent while the process is stopped, so that the holder writes
-// before anything else in the process notices the pause.
+// crashOrPause kills the process of the parked holder, or stops it for longer than the lease. The
+// command to resume the holder is sent while the process is stopped, so that the holder writes before
+// anything else in the process notices the pause.
 func (r *run) crashOrPause(ctx context.Context, m *fleet.Member) error {
 	if r.cond == catalog.Crash {
 		r.faults.kill(m, "")
 		return nil
 	}
-	before := r.shops.worked(m)
+	outlast := r.outlast(ctx, m)
 	if err := m.Pause(); err != nil {
 		return errors.Join(err, m.Resume())
 	}
 	end := r.faults.begin(Stopped)
-	_ = guard.Sleep(ctx, r.cfg.long())
-	if r.cfg.Workload == catalog.Deduct { // the loads of a cache are not counted
-		r.shops.succeeded(ctx, m, before, r.cfg.longest(r.cond)-r.cfg.long())
-	}
+	outlast()
 	err := errors.Join(m.Resume(), m.Continue())
 	end()
 	return err
+}
+
+// outlast returns a function that waits for longer than the lease of m's holder. On a slow machine it
+// waits until a holder of another shop, who came after the call of outlast, has read the stock, but for
+// no more than two leases.
+func (r *run) outlast(ctx context.Context, m *fleet.Member) (wait func()) {
+	before := r.shops.worked(m)
+	return func() {
+		_ = guard.Sleep(ctx, r.cfg.long())
+		if r.cfg.Workload == catalog.Deduct { // the loads of a cache are not counted
+			r.shops.succeeded(ctx, m, before, r.cfg.longest(r.cond)-r.cfg.long())
+		}
+	}
 }
 
 // stalled returns the longest stall so far in this row that was not injected.

@@ -77,7 +77,7 @@ func (b *runner) configure(cfg Config) (err error) {
 		cfg.slack = max(cfg.slack, t.Slack)
 	}
 	_, watched := b.progress.(Watcher)
-	b.shops.gauged = fleet.LiveWords && (watched || slices.Contains(cfg.Conditions, catalog.Pause))
+	b.shops.gauged = fleet.LiveWords && (watched || slices.ContainsFunc(cfg.Conditions, overtaken))
 	s := setup{
 		RedisURL: cfg.RedisURL, DBURL: cfg.DBURL, Servers: cfg.Servers, Name: cfg.ID, Token: b.token,
 		TTL: cfg.TTL, Wait: cfg.Wait, Unfenced: cfg.Unfenced, Replicas: cfg.Replicas,

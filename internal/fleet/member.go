@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"oversell/internal/fault"
-	"oversell/internal/guard"
 )
 
 // ErrLate is wrapped by the error for a member that does not answer in time.
@@ -300,16 +299,16 @@ func (m *Member) Pause() error {
 	return m.Process.Pause()
 }
 
-// CutOff cuts one of the process's links while a call waits at a seam, for the given time or until
-// ctx ends. The call continues, and the data that it sends arrives when the link is restored.
-func (m *Member) CutOff(ctx context.Context, link string, d time.Duration) error {
+// CutOff cuts one of the process's links while a call waits at a seam, until wait returns. The call
+// continues, and the data that it sends arrives when the link is restored.
+func (m *Member) CutOff(link string, wait func()) error {
 	m.Cut.Store(true)
 	m.Links[link].Hole()
 	defer m.Links[link].Restore()
 	if err := m.Resume(); err != nil {
 		return err
 	}
-	_ = guard.Sleep(ctx, d)
+	wait()
 	return nil
 }
 

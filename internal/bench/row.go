@@ -61,7 +61,6 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 	if err != nil {
 		return report.Row{}, err
 	}
-	r.missed = o.notInjected != nil
 	if held, ok := r.shops.held(); ok {
 		o.held = &held
 	}
@@ -316,30 +315,41 @@ func (r *run) expectation(keeper stock.Backend) catalog.Case {
 	}
 }
 
-// unguarded reports whether the strategy may oversell even under the calm condition.
-func (r *run) unguarded() bool {
-	calm := r.expectation(r.cfg.keeper(r.strategy, catalog.Calm))
+// calm returns what is expected of the strategy under the calm condition.
+func (r *run) calm(keeper stock.Backend) catalog.Expectation {
+	calm := r.expectation(keeper)
 	calm.Condition = catalog.Calm
 	e, _ := r.strategy.Expect(calm)
-	return slices.Contains(e.Verdicts, figures.Oversold)
+	return e
 }
 
-// expect compares the row with the catalog's expectation.
+// unguarded reports whether the strategy may oversell even under the calm condition.
+func (r *run) unguarded() bool {
+	return slices.Contains(r.calm(r.cfg.keeper(r.strategy, catalog.Calm)).Verdicts, figures.Oversold)
+}
+
+// expect compares the row with the catalog's expectation. A row without its fault is missed, unless it
+// is worse than one under the calm condition: that must not be lost with a discarded run.
 func (r *run) expect(row *report.Row, o outcome) {
 	e, known := r.strategy.Expect(r.expectation(row.Keeper))
+	check := func(e catalog.Expectation) message.Message {
+		if r.cfg.Rate > 0 && r.cond != catalog.Failover || r.cfg.many() {
+			e = gently(e)
+		}
+		return e.Check(catalog.Outcome{Verdict: row.Verdict, MaxHolders: row.MaxHolders, Loads: row.DBLoads})
+	}
 	var differs message.Message
 	switch {
 	case known && e.Undecided:
 		row.Undecided = true
 	case o.notInjected != nil:
-		differs = message.Newf("the fault was not injected: %v", o.notInjected)
+		calm := check(r.calm(row.Keeper))
+		r.missed = errors.Is(o.notInjected, errNotInjected) && calm.String() == ""
+		differs = message.Join("%v; %v", message.Newf("the fault was not injected: %v", o.notInjected), calm)
 	case !known:
 		differs = message.Text("the catalog has no expectation for this case")
 	default:
-		if r.cfg.Rate > 0 && r.cond != catalog.Failover || r.cfg.many() {
-			e = gently(e)
-		}
-		differs = e.Check(catalog.Outcome{Verdict: row.Verdict, MaxHolders: row.MaxHolders, Loads: row.DBLoads})
+		differs = check(e)
 		if differs.String() == "" && row.Verdict == figures.Drift && r.cfg.many() && r.cond == catalog.Crash {
 			differs = r.unexplained(o, e.MaxHolders == 1)
 		}

@@ -199,6 +199,9 @@ func (b *runner) restart(cfg Config, c catalog.Condition) error {
 	if cfg.running() || same(b.shops.setup) && slices.Equal(b.shops.relayed, relayed) && c != catalog.Chaos {
 		return nil
 	}
+	if err := b.shops.Crashed(0); err != nil {
+		return err
+	}
 	b.shops.Stop(stopTimeout)
 	err := b.configure(cfg)
 	b.shops.relayed, b.shops.setup.NoConsumer = relayed, noConsumer

@@ -12,7 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
+	"oversell/internal/figures"
 	"oversell/internal/fleet"
 	"oversell/internal/stock"
 )
@@ -64,6 +66,21 @@ func TestFaultsWaitForAllShops(t *testing.T) {
 	counters[1].add("item", gaugeWork)
 	if !f.takePart() {
 		t.Error("both shops sell the item, and are not said to take part")
+	}
+}
+
+// A run without its fault shows nothing, unless it is worse than one under calm: a later run must not
+// hide that.
+func TestRunThatIsWorseThanCalmCounts(t *testing.T) {
+	strategy, err := catalog.Strategies().Find("v4_lua")
+	must(t, err)
+	for verdict, missed := range map[figures.Verdict]bool{figures.OK: true, figures.Oversold: false} {
+		r := &run{cfg: Config{Workload: catalog.Deduct, Instances: 2}, strategy: strategy, cond: catalog.Crash}
+		row := report.Row{Verdict: verdict}
+		r.expect(&row, outcome{notInjected: errNotInjected})
+		if told := strings.Contains(row.Differs, "verdict"); r.missed != missed || told == missed {
+			t.Errorf("%s: missed %v, %q", verdict, r.missed, row.Differs)
+		}
 	}
 }
 

@@ -174,10 +174,11 @@ func (o *options) serve(ctx context.Context) (redis, db string, others []string,
 	if err != nil {
 		return redis, db, nil, stop, err
 	}
-	stops = append(stops, servers.Close)
+	end := servers.Close
 	if o.Chaos != nil {
-		stops = append(stops, o.Chaos.Close) // called before servers.Close, it first ends its own connections
+		end = o.Chaos.Close // closes the servers, too
 	}
+	stops = append(stops, end)
 	o.RedisURL, o.DBURL = servers.RedisURL, servers.DBURL
 	more, err := lockservers.New(ctx, o.servers, needs...)
 	if err != nil {

@@ -42,7 +42,8 @@ func Parse(fs *flag.FlagSet, args []string, prefix string) (line []string, err e
 			return
 		}
 		if wrong := fs.Set(f.Name, value); wrong != nil {
-			wrong = fmt.Errorf("invalid value %q for flag -%s: %w", value, f.Name, wrong) // as Parse of package flag says
+			// The text is that of Parse of package flag.
+			wrong = fmt.Errorf("invalid value %q for flag -%s: %w", value, f.Name, wrong)
 			err = fmt.Errorf("%s in the environment: %w", variable, explain(fs, wrong))
 		}
 	})

@@ -381,7 +381,7 @@ func TestWebhookIsNotBelieved(t *testing.T) {
 		"a payment for another shop":  {event(foreign, payment.EventCaptured), "ignored"},
 		"a hold of another shop":      {event(other, payment.EventCaptured), "ignored"},
 		"a hold without a number":     {event(bare, payment.EventCaptured), "ignored"},
-		"a number that is none":       {event(malformed, payment.EventCaptured), "ignored"},
+		"a malformed number":          {event(malformed, payment.EventCaptured), "ignored"},
 		"an unknown stage of holds":   {event(staged, payment.EventCaptured), "ignored"},
 		"a type that is not known":    {event(paid, "payment.disputed"), "ignored"},
 		"a refund that never was":     {event(paid, payment.EventRefunded), "ignored"},

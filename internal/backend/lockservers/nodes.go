@@ -59,7 +59,8 @@ func wrongNode(node string, before []string) string {
 		return word + ", which must be the only value"
 	}
 	_, err := backend.SingleAddr(node)
-	if errors.Is(err, backend.ErrSpec) || errors.Is(err, backend.ErrNotSingle) && !strings.HasPrefix(node, "rediss://") {
+	sentinels := errors.Is(err, backend.ErrNotSingle) && !strings.HasPrefix(node, "rediss://")
+	if errors.Is(err, backend.ErrSpec) || sentinels {
 		return fmt.Sprintf("no address of a Redis; allowed: HOST:PORT, redis://…, rediss://…, and alone: %s, %s",
 			embedded, own)
 	}
